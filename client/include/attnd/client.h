@@ -1,0 +1,203 @@
+#ifndef ATTND_CLIENT_H_
+#define ATTND_CLIENT_H_
+
+// The attnd client: exact attention, forward and backward, computed by a
+// server, on memory that the caller owns.
+//
+//   auto client = attnd::client::Client::Create("localhost:7411");
+//   attnd::client::ForwardCall call;
+//   call.q = {DType::kBF16, {batch, q_len, q_heads, head_dim}, q};
+//   ...
+//   call.o = {DType::kBF16, {batch, q_len, q_heads, value_dim}, o};
+//   absl::StatusOr<Report> report = (*client)->Forward(call, {});
+//
+// Inputs are sent from the caller's memory and results are copied once, into
+// the caller's memory. When a call completes, successful or not, the library
+// and gRPC have let go of all of it. Nothing of Protocol Buffers or gRPC is
+// in this header.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace attnd::client {
+
+enum class DType : uint8_t { kF32, kF16, kBF16 };
+enum class Layout : uint8_t { kBshd, kBhsd, kPacked };
+enum class Algorithm : uint8_t {
+  kAuto,
+  kNaive,
+  kOnlineSoftmax,
+  kFlashAttention1,
+  kFlashAttention2,
+};
+enum class Priority : uint8_t { kLow, kNormal, kHigh };
+
+int64_t SizeOf(DType dtype);  // bytes of one element
+
+// A contiguous row-major tensor in the caller's memory; `data` holds
+// product(shape) * SizeOf(dtype) bytes. An empty shape: the tensor is absent.
+struct ConstTensor {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  const void* data = nullptr;
+};
+struct Tensor {
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  void* data = nullptr;
+};
+
+struct Mask {
+  bool causal = false;
+  int64_t window_left = -1;  // -1: unlimited
+  int64_t window_right = -1;
+};
+
+// What forward and backward have in common; see attn/v1/attention.proto.
+struct Attention {
+  Layout layout = Layout::kBshd;
+  std::optional<float> scale;    // unset: 1 / sqrt(head_dim)
+  std::optional<float> softcap;  // unset: none
+  Mask mask;
+  std::vector<int64_t> q_lens, kv_lens;    // empty, or one per sequence
+  std::vector<int64_t> q_start, kv_start;  // empty, one, or one per sequence
+  int64_t q_stride = 1, kv_stride = 1;
+};
+
+// Shapes as for Layout::kBshd. Absent outputs are neither computed nor sent.
+struct ForwardCall {
+  ConstTensor q;  // [batch, q_len, q_heads, head_dim], f32, f16 or bf16
+  ConstTensor k;  // [batch, kv_len, kv_heads, head_dim], as q
+  ConstTensor v;  // [batch, kv_len, kv_heads, value_dim], as q
+  ConstTensor
+      bias;  // optional: [1|batch, 1|q_heads, q_len, kv_len], f32 or as q
+  Attention attention;
+  Algorithm algorithm = Algorithm::kAuto;
+  Tensor o;    // [batch, q_len, q_heads, value_dim], as q or f32
+  Tensor lse;  // [batch, q_heads, q_len], f32
+};
+
+struct BackwardCall {
+  ConstTensor q, k, v, bias;  // as in ForwardCall
+  Attention attention;
+  ConstTensor d_o;    // [batch, q_len, q_heads, value_dim], as q
+  ConstTensor lse;    // [batch, q_heads, q_len], f32: the forward's, global
+  ConstTensor o;      // as d_o's shape, as q or f32; or
+  ConstTensor delta;  // [batch, q_heads, q_len], f32: rowsum(d_o * o)
+  ConstTensor d_lse;  // optional: [batch, q_heads, q_len], f32
+  Algorithm algorithm = Algorithm::kAuto;
+  bool deterministic = false;
+  Tensor dq, dk, dv;  // shaped as q, k and v; as q or f32
+};
+
+struct CallOptions {
+  // The whole call, retries included, ends by then.
+  absl::Duration timeout = absl::InfiniteDuration();
+  Priority priority = Priority::kNormal;
+};
+
+// How the server ran a request, and what the client saw.
+struct Report {
+  std::string device;
+  std::string kernel;
+  Algorithm algorithm = Algorithm::kAuto;
+  int batch_requests = 0;
+  double flops = 0;
+  absl::Duration queue, upload, compute, download;  // the server's phases
+  absl::Duration total;                             // as the caller saw it
+  int attempts = 1;
+};
+
+struct Device {
+  std::string kind;
+  int index = 0;
+  std::string name;
+  int64_t memory_bytes = 0;
+  bool in_service = false;
+};
+
+struct ServerInfo {
+  std::string server_instance_id;
+  std::string version;
+  std::vector<std::string> features;
+  std::vector<Device> devices;
+  int64_t max_message_bytes = 0;
+  int64_t memory_limit_bytes = 0;
+  int64_t max_queue_requests = 0;
+  double max_queue_flops = 0;
+  double max_request_flops = 0;
+  int64_t max_head_dim = 0;
+  int64_t preferred_chunk_bytes = 0;
+};
+
+struct ClientOptions {
+  // Behaviour.
+  // The largest response accepted, and the largest request sent.
+  int64_t max_message_bytes = (int64_t{1} << 31) - 1;
+  // A silent peer is given up after keepalive_time + keepalive_timeout; this
+  // is also what bounds how long a call can outlast its deadline.
+  absl::Duration keepalive_time = absl::Seconds(10);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
+  // Attempts per call. Only UNAVAILABLE, and RESOURCE_EXHAUSTED with a retry
+  // delay from the server, are tried again.
+  int max_attempts = 4;
+  absl::Duration initial_backoff = absl::Milliseconds(50);
+  absl::Duration max_backoff = absl::Seconds(5);
+  // Retries may not exceed this share of recent calls.
+  double retry_budget = 0.2;
+  // Performance.
+  int connections = 1;
+  int executor_threads = 1;  // they run asynchronous callbacks
+
+  absl::Status Validate() const;
+};
+
+// Thread-safe. Destruction waits for its calls.
+//
+// Every call returns the server's status, or: INVALID_ARGUMENT (naming the
+// field) when the call's tensors disagree with their sizes or are too large to
+// send, DEADLINE_EXCEEDED, CANCELLED, INTERNAL (naming the field) when a
+// response does not fit the memory given for it.
+class Client {
+ public:
+  using Callback = std::function<void(absl::StatusOr<Report>)>;
+
+  // Connects on first use. `target` as gRPC writes them: "host:port",
+  // "unix:/path". INVALID_ARGUMENT: bad options.
+  static absl::StatusOr<std::unique_ptr<Client>> Create(
+      const std::string& target, const ClientOptions& options = {});
+  virtual ~Client() = default;
+
+  virtual absl::StatusOr<Report> Forward(const ForwardCall& call,
+                                         const CallOptions& options) = 0;
+  virtual absl::StatusOr<Report> Backward(const BackwardCall& call,
+                                          const CallOptions& options) = 0;
+
+  // The call's tensors are used until `done` is called, exactly once, on the
+  // client's executor, where it may block. Never blocks; starts no thread.
+  // The returned function cancels the call; calling it late does nothing.
+  virtual std::function<void()> ForwardAsync(const ForwardCall& call,
+                                             const CallOptions& options,
+                                             Callback done) = 0;
+  virtual std::function<void()> BackwardAsync(const BackwardCall& call,
+                                              const CallOptions& options,
+                                              Callback done) = 0;
+
+  virtual absl::StatusOr<ServerInfo> GetServerInfo(
+      const CallOptions& options) = 0;
+  // OK when the server (or `service` on it) reports SERVING.
+  virtual absl::Status CheckHealth(const std::string& service,
+                                   const CallOptions& options) = 0;
+};
+
+}  // namespace attnd::client
+
+#endif  // ATTND_CLIENT_H_

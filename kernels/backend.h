@@ -1,0 +1,117 @@
+#ifndef ATTND_KERNELS_BACKEND_H_
+#define ATTND_KERNELS_BACKEND_H_
+
+// What a device looks like to whoever schedules work on it. A Backend is one
+// device; a Stream is one queue of work on it, used by one thread at a time:
+//
+//   in  = stream.Allocate(bytes)        device memory until Reset
+//   stream.Upload(host spans, in)       host spans may go once it returns
+//   out = stream.MapOutput(host)        what kernels write
+//   stream.Forward(group, options)      one group of unlike problems
+//   stream.Download(out, host)
+//   times = stream.Wait()               everything above has happened
+//   stream.Reset()
+//
+// A device that shares the host's memory maps outputs to themselves, and its
+// Download does nothing. Every call may only enqueue; errors of enqueued work
+// surface in Wait. A status from any call but Allocate and MapOutput
+// (RESOURCE_EXHAUSTED: no memory now) means that the device is broken.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/attention.h"
+
+namespace attnd {
+
+using HostSpan = absl::Span<std::byte>;
+using ConstHostSpan = absl::Span<const std::byte>;
+
+// Every tensor in device or host memory starts at a multiple of this.
+inline constexpr int64_t kTensorAlignment = 256;
+
+// How a group runs; part of what its members must have in common.
+struct GroupOptions {
+  Algorithm algorithm = Algorithm::kAuto;
+  bool deterministic = false;
+
+  friend bool operator==(const GroupOptions&, const GroupOptions&) = default;
+};
+
+struct DeviceInfo {
+  std::string kind;  // "cpu", "cuda"
+  std::string name;  // as the vendor calls it
+  int index = 0;     // among devices of its kind
+  int64_t memory_bytes = 0;
+};
+
+// What a group ran as, for reports.
+struct KernelInfo {
+  Algorithm algorithm = Algorithm::kAuto;  // never kAuto in a report
+  std::string name;                        // e.g. "cpu/flash/avx3"
+};
+
+// Device time since the last Wait.
+struct PhaseTimes {
+  absl::Duration upload;
+  absl::Duration compute;
+  absl::Duration download;
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  virtual absl::StatusOr<std::byte*> Allocate(int64_t bytes) = 0;
+  virtual absl::StatusOr<std::byte*> MapOutput(HostSpan host) = 0;
+  virtual absl::Status Upload(absl::Span<const ConstHostSpan> from,
+                              std::byte* to) = 0;
+  // All problems of a group share op, dtype, head_dim and value_dim, and are
+  // valid (see request.h) and supported.
+  virtual absl::Status Forward(absl::Span<const ForwardArgs> group,
+                               const GroupOptions& options) = 0;
+  virtual absl::Status Backward(absl::Span<const BackwardArgs> group,
+                                const GroupOptions& options) = 0;
+  virtual absl::Status Download(const std::byte* from, HostSpan to) = 0;
+  virtual absl::StatusOr<PhaseTimes> Wait() = 0;
+  virtual void Reset() = 0;
+};
+
+// Host memory that the device reads and writes fastest. Thread-safe.
+class HostMemory {
+ public:
+  virtual ~HostMemory() = default;
+  // `bytes` > 0, aligned to kTensorAlignment; null when there is none.
+  virtual std::byte* Allocate(int64_t bytes) = 0;
+  virtual void Free(std::byte* memory, int64_t bytes) = 0;
+};
+
+// Thread-safe. Outlives its streams.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const DeviceInfo& device() const = 0;
+  virtual HostMemory& host_memory() = 0;
+  virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
+
+  // OK, or UNIMPLEMENTED: a valid problem that this device has no kernel for.
+  // Looks at shapes, types and mask only, never at pointers.
+  virtual absl::Status Supports(Op op, const Problem& problem,
+                                const GroupOptions& options) const = 0;
+  virtual KernelInfo Kernel(Op op, const Problem& problem,
+                            const GroupOptions& options) const = 0;
+  // Memory that running the problem takes beside its inputs and outputs.
+  virtual int64_t ScratchBytes(Op op, const Problem& problem,
+                               const GroupOptions& options) const = 0;
+};
+
+}  // namespace attnd
+
+#endif  // ATTND_KERNELS_BACKEND_H_

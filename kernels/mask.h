@@ -1,0 +1,85 @@
+#ifndef ATTND_KERNELS_MASK_H_
+#define ATTND_KERNELS_MASK_H_
+
+// Every mask but bias is one interval of columns per row, and both its ends
+// never decrease from row to row. Kernels and references ask the same
+// RowIntervals, so they cannot disagree: tiles are skipped by their first and
+// last rows, and only tiles on a boundary compare.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/attention.h"
+
+namespace attnd {
+
+struct Interval {
+  int64_t lo = 0;
+  int64_t hi = 0;  // [lo, hi); empty when lo >= hi
+
+  bool empty() const { return lo >= hi; }
+  int64_t size() const { return std::max<int64_t>(0, hi - lo); }
+};
+
+// The columns of one segment that each row of one sequence sees. Plain data:
+// it travels to a device as it is.
+struct RowIntervals {
+  int64_t rows = 0;     // the sequence's own q_len
+  int64_t columns = 0;  // the segment's own length for this sequence
+  int64_t q_start = 0, q_stride = 1;
+  int64_t kv_start = 0, kv_stride = 1;
+  int64_t left = -1, right = -1;  // causal is right = 0; -1: unlimited
+
+  // Defined for 0 <= row < rows; never fails, whatever the positions.
+  Interval Row(int64_t row) const {
+    const int64_t offset = q_start + row * q_stride - kv_start;
+    Interval r{0, columns};
+    if (left >= 0) r.lo = Clamp(CeilDiv(offset - left, kv_stride));
+    if (right >= 0) r.hi = Clamp(FloorDiv(offset + right, kv_stride) + 1);
+    return r;
+  }
+
+  // The union over rows [first, last]: what a tile of rows may touch.
+  Interval Rows(int64_t first, int64_t last) const {
+    return {Row(first).lo, Row(last).hi};
+  }
+  // The intersection over rows [first, last]: columns that need no compare.
+  Interval AllRows(int64_t first, int64_t last) const {
+    return {Row(last).lo, Row(first).hi};
+  }
+
+ private:
+  int64_t Clamp(int64_t column) const {
+    return std::clamp<int64_t>(column, 0, columns);
+  }
+  static int64_t FloorDiv(int64_t a, int64_t b) {
+    return a >= 0 ? a / b : -((-a + b - 1) / b);
+  }
+  static int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDiv(-a, b); }
+};
+
+// The intervals of sequence `b` over segment `s` of the problem.
+inline RowIntervals MakeRowIntervals(const Problem& p, int64_t b,
+                                     const KvSegment& s) {
+  // A window wider than any two positions can lie apart is unlimited; the
+  // bound keeps the sums in Row from overflowing.
+  constexpr int64_t kWidest = 2 * kMaxPosition;
+  RowIntervals r;
+  r.rows = QLen(p, b);
+  r.columns = KvLen(s, b);
+  r.q_start = !p.q_starts.empty()
+                  ? p.q_starts[b]
+                  : p.q_start.value_or(KvLen(p, b) - QLen(p, b));
+  r.q_stride = p.q_stride;
+  r.kv_start =
+      s.positions.starts.empty() ? s.positions.start : s.positions.starts[b];
+  r.kv_stride = s.positions.stride;
+  r.left = std::min(p.mask.left, kWidest);
+  r.right = std::min(p.mask.right, kWidest);
+  if (p.mask.causal) r.right = 0;
+  return r;
+}
+
+}  // namespace attnd
+
+#endif  // ATTND_KERNELS_MASK_H_

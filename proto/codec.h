@@ -1,0 +1,77 @@
+#ifndef ATTND_PROTO_CODEC_H_
+#define ATTND_PROTO_CODEC_H_
+
+// attn.v1 messages on the wire without tensor bytes ever passing through
+// protobuf. A message is a header (the generated type, with every Tensor's
+// `data` left out) plus the data of its top-level Tensor fields:
+//
+//   sending    Encode(header, data)  -> pieces: our header bytes, caller memory
+//   receiving  Decode(fragments)     -> header, and where each tensor's bytes
+//   are
+//
+// What is sent is plain protobuf, and any plain protobuf is accepted, in any
+// field order. No gRPC in here.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "google/protobuf/message.h"
+
+namespace attnd::wire {
+
+// The data of the top-level Tensor field `field`, e.g.
+// ForwardRequest::kQFieldNumber, in one or more pieces, in order. Views.
+struct TensorData {
+  int field = 0;
+  absl::InlinedVector<absl::string_view, 1> pieces;
+
+  int64_t bytes() const {
+    int64_t total = 0;
+    for (absl::string_view piece : pieces) total += piece.size();
+    return total;
+  }
+};
+
+// A piece of an encoded message: our own bytes, then borrowed ones. Either may
+// be empty. `borrowed` points into what Encode was given.
+struct Piece {
+  std::string owned;
+  absl::string_view borrowed;
+};
+
+// The largest message that plain protobuf can read, and so the largest sent.
+inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
+// The largest message once its tensors' data is taken out.
+inline constexpr int64_t kMaxHeaderBytes = int64_t{4} << 20;
+
+// Encodes `header` with `data` put into its Tensor fields. A Tensor set in
+// `header` without an entry in `data` is sent without storage; an entry in
+// `data` whose Tensor is not set in `header` is sent as a Tensor with data
+// only. INVALID_ARGUMENT naming the field when the whole exceeds
+// kMaxMessageBytes.
+absl::StatusOr<std::vector<Piece>> Encode(
+    const google::protobuf::Message& header, absl::Span<const TensorData> data);
+
+enum class UnknownFields { kRefuse, kIgnore };
+
+// Parses the concatenation of `fragments` into `header` (its Tensors without
+// data) and `data` (an entry for every Tensor that has a data field, also when
+// it is empty). Errors:
+//   INVALID_ARGUMENT  truncated or garbled bytes, a wrong wire type, a singular
+//                     field or a oneof given twice, a header over
+//                     kMaxHeaderBytes; the field is named by its path
+//   UNIMPLEMENTED     a field that the schema lacks, at any depth, naming its
+//                     number and the path of its message (kRefuse only)
+absl::Status Decode(absl::Span<const absl::string_view> fragments,
+                    UnknownFields unknown, google::protobuf::Message& header,
+                    std::vector<TensorData>& data);
+
+}  // namespace attnd::wire
+
+#endif  // ATTND_PROTO_CODEC_H_

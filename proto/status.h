@@ -1,0 +1,44 @@
+#ifndef ATTND_PROTO_STATUS_H_
+#define ATTND_PROTO_STATUS_H_
+
+// absl::Status with google.rpc details (BadRequest, RetryInfo), and its bytes
+// as google.rpc.Status. Encoded here by hand: linking google/rpc descriptors
+// would collide with an application's own. No gRPC in here; grpc_status.h maps
+// to grpc::Status.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace attnd::wire {
+
+struct FieldViolation {
+  std::string field;
+  std::string description;
+};
+
+// The BadRequest violations of `status` (see kernels/field_error.h).
+std::vector<FieldViolation> FieldViolations(const absl::Status& status);
+
+// `status` with a RetryInfo: trying again after `delay` may succeed.
+absl::Status WithRetryInfo(absl::Status status, absl::Duration delay);
+std::optional<absl::Duration> RetryDelay(const absl::Status& status);
+
+// google.rpc.Status {code, message, details}, one detail per payload whose
+// type URL starts with type.googleapis.com/; empty when OK.
+std::string EncodeStatus(const absl::Status& status);
+// The inverse, lossless, into `status`. INVALID_ARGUMENT when `bytes` are not
+// one.
+absl::Status DecodeStatus(absl::string_view bytes, absl::Status& status);
+
+// Client-given text made safe to echo: escaped, at most 64 characters.
+std::string Echo(absl::string_view text);
+
+}  // namespace attnd::wire
+
+#endif  // ATTND_PROTO_STATUS_H_

@@ -1,0 +1,87 @@
+#ifndef ATTND_SERVER_SCHEDULER_H_
+#define ATTND_SERVER_SCHEDULER_H_
+
+// Admits work, decides what runs next and hands groups to lanes. Work
+// conserving: nothing waits while a lane is free for it, unless
+// max_batch_delay says so; groups form because lanes are busy. No gRPC here.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/backend.h"
+#include "server/account.h"
+#include "server/work.h"
+
+namespace attnd::server {
+
+struct SchedulerOptions {
+  // Behaviour.
+  int64_t memory_bytes = int64_t{1} << 30;  // of the byte account
+  int64_t max_queue_requests = 1024;
+  double max_queue_flops = 1e15;
+  double max_request_flops = 1e14;
+  // Performance.
+  int lanes_per_device = 2;
+  // With two or more lanes, the first takes only requests up to this cost.
+  double small_request_flops = 1e8;
+  int max_batch_requests = 64;
+  double max_batch_flops = 1e9;  // a group stops growing at this cost
+  absl::Duration max_batch_delay = absl::ZeroDuration();
+
+  absl::Status Validate() const;
+};
+
+struct SchedulerStats {
+  int64_t queued_requests = 0;
+  double queued_flops = 0;
+  int64_t running_requests = 0;
+  int64_t account_bytes = 0;
+  int64_t account_limit_bytes = 0;
+  std::vector<bool> device_in_service;  // by device
+};
+
+// Thread-safe.
+class Scheduler {
+ public:
+  // `backends` outlive the scheduler; one set of lanes each, at least one.
+  // `on_device_fault` is called once per device that is taken out of service.
+  static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
+      const SchedulerOptions& options, std::vector<Backend*> backends,
+      absl::AnyInvocable<void(int device, const absl::Status&)>
+          on_device_fault);
+  // Drains with no time left.
+  ~Scheduler();
+
+  // Never blocks. OK: work->done will be called exactly once. Otherwise it
+  // never is, nothing of `work` is kept, and release_inputs is not called:
+  //   INVALID_ARGUMENT    could never fit (memory or FLOPs limit)
+  //   RESOURCE_EXHAUSTED  queue or memory full now; carries RetryInfo
+  //   UNIMPLEMENTED       valid, but no device has a kernel for it
+  //   UNAVAILABLE         draining, or no device is in service
+  //   DEADLINE_EXCEEDED, CANCELLED
+  absl::Status Submit(std::shared_ptr<Work> work);
+
+  // Marks `work` cancelled. Queued: completes it with CANCELLED (or
+  // DEADLINE_EXCEEDED past its deadline) now. Running: its kernel stops at the
+  // next poll and it completes so then. Completed: nothing.
+  void Cancel(const std::shared_ptr<Work>& work);
+
+  // Refuses new work, lets what was admitted finish until `deadline`, then
+  // cancels the rest with UNAVAILABLE. Returns when every `done` has returned.
+  void Drain(absl::Time deadline);
+
+  SchedulerStats stats() const;
+
+ private:
+  class Impl;
+  explicit Scheduler(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_SCHEDULER_H_
