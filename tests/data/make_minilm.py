@@ -35,7 +35,7 @@ TEXT = (
     "of that continent. These facts seemed to me to throw some light on the "
     "origin of species."
 )
-# The same introduction, a little further on: what TEXT's embedding is compared with.
+# The same introduction, a little further on: its embedding is compared with.
 OTHER_TEXT = (
     "On my return home, it occurred to me, in 1837, that something might "
     "perhaps be made out on this question by patiently accumulating and "

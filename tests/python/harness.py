@@ -1,0 +1,92 @@
+"""Stubs generated from the .proto alone, and an attnd to talk to."""
+
+import importlib
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import grpc
+import grpc_tools
+from grpc_tools import protoc
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROTO = "attn/v1/attention.proto"
+# What a user of generated stubs sets: the default receive limit is 4 MiB.
+CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1),
+                   ("grpc.max_send_message_length", -1)]
+
+
+def generate_stubs(folder):
+  """The modules (attention_pb2, attention_pb2_grpc), generated into folder."""
+  well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
+  arguments = ["protoc", f"-I{ROOT / 'proto'}", f"-I{well_known}",
+               f"--python_out={folder}", f"--grpc_python_out={folder}", PROTO]
+  if protoc.main(arguments) != 0:
+    raise RuntimeError(f"protoc failed: {arguments}")
+  sys.path.insert(0, str(folder))
+  try:
+    return (importlib.import_module("attn.v1.attention_pb2"),
+            importlib.import_module("attn.v1.attention_pb2_grpc"))
+  finally:
+    sys.path.remove(str(folder))
+
+
+class Server:
+  """An attnd process on a free port, stopped by SIGTERM.
+
+  `binary` starts it with `flags` added; `address` is where it listens.
+  """
+
+  START_SECONDS = 60  # a sanitizer build on a busy machine takes its time
+  STOP_SECONDS = 60
+
+  def __init__(self, binary, *flags):
+    self._folder = tempfile.TemporaryDirectory()
+    folder = pathlib.Path(self._folder.name)
+    self.log_path = folder / "log"
+    port_file = folder / "port"
+    with open(self.log_path, "wb") as log:
+      self.process = subprocess.Popen(
+          [binary, "--port=0", f"--port_file={port_file}", *flags],
+          stdout=log, stderr=subprocess.STDOUT)
+    deadline = time.monotonic() + self.START_SECONDS
+    # The port file appears whole, and there is nothing to wait on for that.
+    while not port_file.exists():
+      if self.process.poll() is not None:
+        raise RuntimeError(f"attnd exited {self.process.returncode}:\n"
+                           + self.log())
+      if time.monotonic() > deadline:
+        self.process.kill()
+        raise RuntimeError("attnd wrote no port file:\n" + self.log())
+      time.sleep(0.01)
+    self.address = f"127.0.0.1:{int(port_file.read_text())}"
+
+  def log(self):
+    return self.log_path.read_text(errors="replace")
+
+  def channel(self, address=None):
+    return grpc.insecure_channel(address or self.address, CHANNEL_OPTIONS)
+
+  def stop(self):
+    """Its exit status and log."""
+    if self.process.poll() is None:
+      self.process.send_signal(signal.SIGTERM)
+    try:
+      status = self.process.wait(self.STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+      self.process.kill()
+      status = self.process.wait()
+    log = self.log()
+    self._folder.cleanup()
+    return status, log
+
+
+def raw_call(channel, method, data, **options):
+  """Sends bytes as they are; the response's bytes, or raises grpc.RpcError."""
+  call = channel.unary_unary(f"/attn.v1.AttentionService/{method}",
+                             request_serializer=None,
+                             response_deserializer=None)
+  return call(data, timeout=60, **options)
