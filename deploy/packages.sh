@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The one list of system packages, for Debian 12 and Ubuntu 24.04 alike.
+#
+#   deploy/packages.sh          installs what a build needs
+#   deploy/packages.sh test     and what the tests need
+#   deploy/packages.sh --print [test]   only prints the list
+#
+# Installs nothing that is there already; uses sudo only when not root.
+set -euo pipefail
+
+build=(
+  g++ cmake ninja-build
+  libabsl-dev libprotobuf-dev protobuf-compiler  # messages
+  libgrpc++-dev protobuf-compiler-grpc           # service
+  libhwy-dev                                     # vectorised CPU kernels
+  prometheus-cpp-dev                             # metrics
+  libcli11-dev nlohmann-json3-dev                # programs
+)
+test=(
+  libgtest-dev libgmock-dev
+  libopenblas-dev       # what the CPU kernels are compared with
+  python3 python3-venv  # a client in another language
+)
+
+print=
+[ "${1:-}" = --print ] && { print=1; shift; }
+wanted=("${build[@]}")
+case "${1:-}" in
+  '') ;;
+  test) wanted+=("${test[@]}") ;;
+  *) sed -n '2,9s/^# \?//p' "$0" >&2; exit 2 ;;
+esac
+[ -n "$print" ] && { printf '%s\n' "${wanted[@]}"; exit; }
+
+missing=()
+for package in "${wanted[@]}"; do
+  state=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+  [ "$state" = "install ok installed" ] || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "all ${#wanted[@]} packages are there"
+  exit
+fi
+
+root=()
+[ "$(id -u)" -eq 0 ] || root=(sudo)
+apt=("${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -o Dpkg::Use-Pty=0)
+echo "installing ${missing[*]}"
+"${apt[@]}" update
+"${apt[@]}" install -y --no-install-recommends "${missing[@]}"

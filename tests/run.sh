@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds, and runs every test through ctest.
+#
+#   tests/run.sh                                release build, all tests
+#   tests/run.sh --sanitize=address,undefined   the same under these sanitizers
+#   tests/run.sh --sanitize=thread              what has no gRPC in its process
+#   tests/run.sh ... -- -R codec                further arguments are ctest's
+#
+# Builds in build/<preset>. ATTND_JOBS: how many things to do at once.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=release
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --sanitize=address,undefined | --sanitize=address) preset=address ;;
+    --sanitize=thread) preset=thread ;;
+    --) shift; break ;;
+    -h | --help) sed -n '2,9s/^# \?//p' "$0"; exit ;;
+    *) echo "unknown argument: $1 (see --help)" >&2; exit 2 ;;
+  esac
+  shift
+done
+jobs=${ATTND_JOBS:-$(nproc)}
+step() { printf '\n=== [%4ds] %s\n' "$SECONDS" "$*"; }
+
+step "system packages"
+deploy/packages.sh test
+
+step "Python modules in build/venv"
+venv=build/venv
+requirements=tests/python/requirements.txt
+if cmp -s "$requirements" "$venv/installed.txt"; then
+  echo "they are there"
+else
+  python3 -m venv "$venv"
+  "$venv/bin/pip" install -q -r "$requirements"
+  cp "$requirements" "$venv/installed.txt"
+fi
+
+# Taken out of its package: installing that would start a Prometheus server.
+if ! command -v promtool >/dev/null; then
+  tools=$PWD/build/tools
+  if [ ! -x "$tools/usr/bin/promtool" ]; then
+    step "promtool in build/tools"
+    mkdir -p "$tools"
+    (cd "$tools" && apt-get -q download prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb)
+  fi
+  PATH=$tools/usr/bin:$PATH
+fi
+
+step "configure ($preset)"
+cmake --preset "$preset" >build/configure.log || { cat build/configure.log; exit 1; }
+tail -n 3 build/configure.log
+
+targets=()
+chosen=()
+if [ "$preset" = thread ]; then
+  targets=(--target no_rpc_tests)
+  chosen=(-L no_rpc)
+fi
+step "build ($preset)"
+# Ninja rewrites one line on a terminal, and is silent elsewhere: say how far.
+NINJA_STATUS='[%f/%t %es] ' cmake --build "build/$preset" -j "$jobs" "${targets[@]}"
+
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1 second_deadlock_stack=1 suppressions=$PWD/tests/tsan.supp}
+step "test ($preset)"
+ctest --preset "$preset" "${chosen[@]}" "$@"
