@@ -83,7 +83,8 @@ class Stream {
   virtual void Reset() = 0;
 };
 
-// Host memory that the device reads and writes fastest. Thread-safe.
+// Host memory that the device reads and writes fastest. Thread-safe. What it
+// gave out may be freed after its backend is gone.
 class HostMemory {
  public:
   virtual ~HostMemory() = default;
@@ -98,7 +99,7 @@ class Backend {
   virtual ~Backend() = default;
 
   virtual const DeviceInfo& device() const = 0;
-  virtual HostMemory& host_memory() = 0;
+  virtual std::shared_ptr<HostMemory> host_memory() = 0;  // never null
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
 
   // OK, or UNIMPLEMENTED: a valid problem that this device has no kernel for.
