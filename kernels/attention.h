@@ -151,8 +151,8 @@ struct Problem {
 // LSE = -inf.
 struct ForwardArgs {
   Problem problem;
-  TensorView o;  // [batch, q_len, q_heads, value_dim], as Q or f32
-  RowView lse;   // [batch, q_heads, q_len], natural log; null: not wanted
+  TensorView o;  // [batch, q_len, q_heads, value_dim], as Q or f32, or null
+  RowView lse;   // [batch, q_heads, q_len], natural log, or null
 };
 
 // dS = P * (dP - delta + d_lse), with P = exp(score - lse). Rows with lse =

@@ -53,7 +53,7 @@ struct RowIntervals {
     return std::clamp<int64_t>(column, 0, columns);
   }
   static int64_t FloorDiv(int64_t a, int64_t b) {
-    return a >= 0 ? a / b : -((-a + b - 1) / b);
+    return a >= 0 ? a / b : -((-a - 1) / b) - 1;
   }
   static int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDiv(-a, b); }
 };

@@ -80,6 +80,17 @@ struct RequestSpec {
   bool deterministic = false;
 };
 
+// The sizes that a valid request's tensors agree on. Packed: q_len and kv_len
+// are the longest sequence's, total_q and total_kv the tensors' tokens;
+// otherwise totals are batch * len.
+struct Sizes {
+  int64_t batch = 0;  // sequences
+  int64_t q_len = 0, kv_len = 0;
+  int64_t total_q = 0, total_kv = 0;
+  int64_t q_heads = 0, kv_heads = 0;
+  int64_t head_dim = 0, value_dim = 0;
+};
+
 // Where each tensor's bytes are; inputs are only read.
 using TensorPointers = PerTensor<std::byte*>;
 
@@ -102,7 +113,9 @@ class Request {
 
   // INVALID_ARGUMENT with a BadRequest that names the field by its path on the
   // wire ("k.shape", "attention.q_lens"). Allocates no more than O(what the
-  // spec itself holds).
+  // spec itself holds). Refused as well: both O and delta, inputs that the
+  // operation does not take, and a request that wants no output. Accepted: any
+  // size of 0, where heads are 0 in Q and K alike or in neither.
   static absl::StatusOr<std::unique_ptr<const Request>> Create(
       RequestSpec spec);
 
@@ -111,6 +124,7 @@ class Request {
   const Tensor& output(TensorId id) const { return outputs_[id]; }
   int64_t input_bytes() const { return input_bytes_; }    // sum over inputs
   int64_t output_bytes() const { return output_bytes_; }  // sum over outputs
+  const Sizes& sizes() const { return sizes_; }
   // Floating-point operations: 2 a multiply-add, masked-out pairs not counted,
   // backward 2.5 x forward. Estimated from sampled rows when there are many.
   double flops() const { return flops_; }
@@ -123,7 +137,8 @@ class Request {
  private:
   Request() = default;
 
-  RequestSpec spec_;  // lens and starts expanded to one per sequence, or empty
+  RequestSpec spec_;  // its vectors are what bound problems point to
+  Sizes sizes_;
   PerTensor<Tensor> inputs_, outputs_;
   int64_t input_bytes_ = 0, output_bytes_ = 0;
   double flops_ = 0;
