@@ -5,9 +5,8 @@
 // protobuf. A message is a header (the generated type, with every Tensor's
 // `data` left out) plus the data of its top-level Tensor fields:
 //
-//   sending    Encode(header, data)  -> pieces: our header bytes, caller memory
-//   receiving  Decode(fragments)     -> header, and where each tensor's bytes
-//   are
+//   sending    Encode(header, data) -> pieces: our bytes, caller memory
+//   receiving  Decode(fragments)    -> header, and where tensors' bytes are
 //
 // What is sent is plain protobuf, and any plain protobuf is accepted, in any
 // field order. No gRPC in here.
@@ -48,7 +47,7 @@ struct Piece {
 // The largest message that plain protobuf can read, and so the largest sent.
 inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 // The largest message once its tensors' data is taken out.
-inline constexpr int64_t kMaxHeaderBytes = int64_t{4} << 20;
+inline constexpr int64_t kMaxHeaderBytes = int64_t{1} << 20;
 
 // Encodes `header` with `data` put into its Tensor fields. A Tensor set in
 // `header` without an entry in `data` is sent without storage; an entry in
@@ -63,11 +62,16 @@ enum class UnknownFields { kRefuse, kIgnore };
 // Parses the concatenation of `fragments` into `header` (its Tensors without
 // data) and `data` (an entry for every Tensor that has a data field, also when
 // it is empty). Errors:
-//   INVALID_ARGUMENT  truncated or garbled bytes, a wrong wire type, a singular
-//                     field or a oneof given twice, a header over
-//                     kMaxHeaderBytes; the field is named by its path
+//   INVALID_ARGUMENT  truncated or garbled bytes, a wrong wire type, a group,
+//                     text that is not UTF-8, a singular field or a oneof
+//                     given twice, an unknown enum value (kRefuse only), a
+//                     header over kMaxHeaderBytes, a message over
+//                     kMaxMessageBytes; the field is named by its path
 //   UNIMPLEMENTED     a field that the schema lacks, at any depth, naming its
-//                     number and the path of its message (kRefuse only)
+//                     number and the path of its message (kRefuse only; with
+//                     kIgnore it is left out of `header`)
+// After an error both outputs are empty. `data` points into the fragments; a
+// Tensor's data elsewhere than at the top level stays in `header`.
 absl::Status Decode(absl::Span<const absl::string_view> fragments,
                     UnknownFields unknown, google::protobuf::Message& header,
                     std::vector<TensorData>& data);

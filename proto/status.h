@@ -26,17 +26,20 @@ struct FieldViolation {
 std::vector<FieldViolation> FieldViolations(const absl::Status& status);
 
 // `status` with a RetryInfo: trying again after `delay` may succeed.
+// Delays outside what a protobuf Duration holds, or below 0, are clamped.
 absl::Status WithRetryInfo(absl::Status status, absl::Duration delay);
+// The delay of `status`'s RetryInfo, >= 0, when it has a well-formed one.
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);
 
-// google.rpc.Status {code, message, details}, one detail per payload whose
-// type URL starts with type.googleapis.com/; empty when OK.
+// google.rpc.Status {code, message, details}, one detail per payload, by type
+// URL; empty when OK.
 std::string EncodeStatus(const absl::Status& status);
-// The inverse, lossless, into `status`. INVALID_ARGUMENT when `bytes` are not
-// one.
+// The inverse, without loss, into `status`. INVALID_ARGUMENT when `bytes` are
+// not one; `status` is then as it was.
 absl::Status DecodeStatus(absl::string_view bytes, absl::Status& status);
 
-// Client-given text made safe to echo: escaped, at most 64 characters.
+// Client-given text made safe to echo: printable ASCII, the rest escaped, at
+// most 64 characters, cut with "..." at their end.
 std::string Echo(absl::string_view text);
 
 }  // namespace attnd::wire

@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "attn/v1/attention.pb.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "kernels/field_error.h"
+#include "proto/codec.h"
+#include "proto/wire_format.h"
+
+namespace attnd::wire {
+namespace {
+
+namespace v1 = ::attn::v1;
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+
+int64_t VarintBytes(uint64_t value) {
+  int64_t bytes = 1;
+  for (; value >= 0x80; value >>= 7) ++bytes;
+  return bytes;
+}
+
+// Collects our own bytes until borrowed ones follow them.
+class Pieces {
+ public:
+  std::string& own() { return own_; }
+
+  void Borrow(absl::string_view bytes) {
+    if (bytes.empty()) return;
+    pieces_.push_back({std::move(own_), bytes});
+    own_.clear();
+  }
+
+  std::vector<Piece> Finish() && {
+    if (!own_.empty()) pieces_.push_back({std::move(own_), {}});
+    return std::move(pieces_);
+  }
+
+ private:
+  std::vector<Piece> pieces_;
+  std::string own_;
+};
+
+// One field, and its body when it is length-delimited.
+struct TopLevelField {
+  int number;
+  absl::string_view whole;
+  absl::string_view body;
+};
+
+// Cuts the first field off `rest`, which generated code wrote.
+TopLevelField TakeField(absl::string_view& rest) {
+  Reader reader(absl::MakeConstSpan(&rest, 1));
+  Tag tag;
+  int64_t length = 0;
+  uint64_t ignored;
+  reader.ReadTag(tag);
+  switch (tag.type) {
+    case WireType::kVarint:
+      reader.ReadVarint(ignored);
+      break;
+    case WireType::kBytes:
+      reader.ReadLength(length);
+      break;
+    default:
+      length = tag.type == WireType::kFixed32 ? 4 : 8;
+  }
+  reader.Skip(length);
+  const absl::string_view whole = rest.substr(0, rest.size() - reader.left());
+  rest.remove_prefix(whole.size());
+  return {tag.number, whole, whole.substr(whole.size() - length)};
+}
+
+// A Tensor field whose own bytes are `tensor`, with `data` put last in it.
+void AppendTensor(absl::string_view tensor, const TensorData& data,
+                  Pieces& pieces) {
+  constexpr int kData = v1::Tensor::kDataFieldNumber;
+  static_assert(kData < 16, "its tag is one byte");
+  const int64_t bytes = data.bytes();
+  std::string& own = pieces.own();
+  AppendTag({data.field, WireType::kBytes}, own);
+  AppendVarint(tensor.size() + 1 + VarintBytes(bytes) + bytes, own);
+  own.append(tensor.data(), tensor.size());
+  AppendTag({kData, WireType::kBytes}, own);
+  AppendVarint(bytes, own);
+  for (absl::string_view piece : data.pieces) pieces.Borrow(piece);
+}
+
+// Each entry names a Tensor field of its own that has no data in `header`, and
+// all of it fits into one message.
+absl::Status Check(const google::protobuf::Message& header,
+                   int64_t header_bytes, absl::Span<const TensorData> data) {
+  const Descriptor& type = *header.GetDescriptor();
+  int64_t total = header_bytes;
+  for (const TensorData& entry : data) {
+    const FieldDescriptor* field = type.FindFieldByNumber(entry.field);
+    if (field == nullptr || field->is_repeated() ||
+        field->message_type() != v1::Tensor::descriptor()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(type.full_name(), " has no Tensor field ", entry.field));
+    }
+    const auto& tensor = static_cast<const v1::Tensor&>(
+        header.GetReflection()->GetMessage(header, field));
+    const auto same = [&entry](const TensorData& other) {
+      return &other != &entry && other.field == entry.field;
+    };
+    if (tensor.storage_case() != v1::Tensor::STORAGE_NOT_SET ||
+        std::any_of(data.begin(), data.end(), same)) {
+      return FieldError(field->name(), "data given twice");
+    }
+    total += entry.bytes() + 16;  // at most that for two tags and lengths
+    if (total > kMaxMessageBytes) {
+      return FieldError(field->name(),
+                        absl::StrCat("makes the message larger than ",
+                                     kMaxMessageBytes, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Piece>> Encode(
+    const google::protobuf::Message& header,
+    absl::Span<const TensorData> data) {
+  const int64_t header_bytes = header.ByteSizeLong();
+  if (header_bytes > kMaxMessageBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "message: ", header_bytes, " bytes, over ", kMaxMessageBytes));
+  }
+  if (absl::Status status = Check(header, header_bytes, data); !status.ok()) {
+    return status;
+  }
+  const std::string bytes = header.SerializeAsString();
+  if (data.empty()) return std::vector<Piece>{{bytes, {}}};
+
+  // The header as generated code writes it, cut at its top-level fields, with
+  // data put into its Tensors.
+  Pieces pieces;
+  pieces.own().reserve(bytes.size() + 16);
+  std::vector<bool> done(data.size());
+  absl::string_view rest = bytes;
+  while (!rest.empty()) {
+    const TopLevelField field = TakeField(rest);
+    const auto entry = std::find_if(
+        data.begin(), data.end(),
+        [&field](const TensorData& d) { return d.field == field.number; });
+    if (entry == data.end()) {
+      pieces.own().append(field.whole.data(), field.whole.size());
+    } else {
+      AppendTensor(field.body, *entry, pieces);
+      done[entry - data.begin()] = true;
+    }
+  }
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (!done[i]) AppendTensor({}, data[i], pieces);
+  }
+  return std::move(pieces).Finish();
+}
+
+}  // namespace attnd::wire
