@@ -1,0 +1,118 @@
+#include "kernels/reference/naive.h"
+
+#include <cmath>
+
+#include "kernels/dtype.h"
+
+namespace attnd::reference {
+namespace {
+
+template <typename T>
+void RoundAll(std::optional<DType> dtype, Matrix<T>& m) {
+  if (!dtype.has_value() || *dtype == DType::kF32) return;
+  for (int64_t i = 0; i < m.rows(); ++i)
+    for (int64_t j = 0; j < m.cols(); ++j) m[i][j] = RoundTo(*dtype, m[i][j]);
+}
+
+// C += A B
+template <typename T>
+void AddProduct(const Matrix<T>& a, const Matrix<T>& b, T scale, Matrix<T>& c) {
+  for (int64_t i = 0; i < a.rows(); ++i) {
+    std::vector<T> sum(b.cols(), T{0});
+    // Zeros are skipped: what a mask hides must not reach the sum as 0 * NaN.
+    for (int64_t j = 0; j < a.cols(); ++j)
+      if (a[i][j] != 0) Axpy(a[i][j], b[j], b.cols(), sum.data());
+    Axpy(scale, sum.data(), b.cols(), c[i]);
+  }
+}
+
+// C += A^T B
+template <typename T>
+void AddTransposedProduct(const Matrix<T>& a, const Matrix<T>& b, T scale,
+                          Matrix<T>& c) {
+  Matrix<T> sum(c.rows(), c.cols());
+  for (int64_t i = 0; i < a.rows(); ++i)
+    for (int64_t j = 0; j < a.cols(); ++j)
+      if (a[i][j] != 0) Axpy(a[i][j], b[i], b.cols(), sum[j]);
+  for (int64_t j = 0; j < c.rows(); ++j) Axpy(scale, sum[j], c.cols(), c[j]);
+}
+
+}  // namespace
+
+template <typename T>
+T SoftmaxThreePass(int64_t n, T* row) {
+  T m = kMinusInf<T>;  // (E3)
+  for (int64_t j = 0; j < n; ++j) m = MaxOrNan(m, row[j]);
+  if (m == kMinusInf<T>) {
+    for (int64_t j = 0; j < n; ++j) row[j] = 0;
+    return m;
+  }
+  T l = 0;  // (E4)
+  for (int64_t j = 0; j < n; ++j) l += std::exp(row[j] - m);
+  for (int64_t j = 0; j < n; ++j) row[j] = std::exp(row[j] - m) / l;  // (E5)
+  return m + std::log(l);                                             // (E7)
+}
+
+template <typename T>
+bool NaiveForward(const Head<T>& head, std::optional<DType> round_to,
+                  HeadForward<T>& out) {
+  Matrix<T> s(head.rows(), head.columns());
+  for (int64_t i = 0; i < head.rows(); ++i) {
+    if (head.cancelled()) return false;
+    head.Scores(i, 0, head.columns(), s[i]);  // (E1), (E2)
+  }
+  Matrix<T> p = s;
+  for (int64_t i = 0; i < head.rows(); ++i) {
+    if (head.cancelled()) return false;
+    out.lse[i] = SoftmaxThreePass(p.cols(), p[i]);
+  }
+  RoundAll(round_to, p);
+  AddProduct(p, head.v(), T{1}, out.o);  // (E6)
+  return !head.cancelled();
+}
+
+template <typename T>
+bool NaiveBackward(const Head<T>& head, std::optional<DType> round_to,
+                   const HeadUpstream<T>& in, HeadGradients<T>& out) {
+  Matrix<T> p(head.rows(), head.columns());
+  Matrix<T> slope(head.rows(), head.columns());
+  for (int64_t i = 0; i < head.rows(); ++i) {
+    if (head.cancelled()) return false;
+    head.Scores(i, 0, head.columns(), p[i], slope[i]);
+    for (int64_t j = 0; j < head.columns(); ++j) {  // (E12)
+      const bool empty = p[i][j] == kMinusInf<T> || in.lse[i] == kMinusInf<T>;
+      p[i][j] = empty ? T{0} : std::exp(p[i][j] - in.lse[i]);
+    }
+  }
+  Matrix<T> ds(head.rows(), head.columns());
+  for (int64_t i = 0; i < head.rows(); ++i) {
+    if (head.cancelled()) return false;
+    for (int64_t j = 0; j < head.columns(); ++j) {
+      if (p[i][j] == 0) continue;
+      const T dp = Dot(in.d_o[i], head.v()[j], head.v().cols());  // (E14)
+      ds[i][j] = p[i][j] * (dp - in.delta[i]) * slope[i][j];  // (E15), (E16)
+    }
+  }
+  RoundAll(round_to, p);
+  RoundAll(round_to, ds);
+  AddTransposedProduct(p, in.d_o, T{1}, out.dv);  // (E13)
+  if (head.cancelled()) return false;
+  AddProduct(ds, head.k(), head.scale(), out.dq);  // (E17)
+  if (head.cancelled()) return false;
+  AddTransposedProduct(ds, head.q(), head.scale(), out.dk);  // (E18)
+  return true;
+}
+
+template float SoftmaxThreePass(int64_t, float*);
+template double SoftmaxThreePass(int64_t, double*);
+template bool NaiveForward(const Head<float>&, std::optional<DType>,
+                           HeadForward<float>&);
+template bool NaiveForward(const Head<double>&, std::optional<DType>,
+                           HeadForward<double>&);
+template bool NaiveBackward(const Head<float>&, std::optional<DType>,
+                            const HeadUpstream<float>&, HeadGradients<float>&);
+template bool NaiveBackward(const Head<double>&, std::optional<DType>,
+                            const HeadUpstream<double>&,
+                            HeadGradients<double>&);
+
+}  // namespace attnd::reference

@@ -1,0 +1,102 @@
+#include "kernels/reference/reference.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels/dtype.h"
+#include "kernels/reference/drive.h"
+
+namespace attnd::reference {
+namespace {
+
+absl::Status Choose(Algorithm algorithm, const Problem& problem,
+                    Choice& choice) {
+  if (algorithm == Algorithm::kAuto)
+    return absl::InvalidArgumentError(
+        "the reference needs to be told which algorithm");
+  choice.algorithm = algorithm;
+  if (algorithm == Algorithm::kNaive) choice.round_to = problem.dtype();
+  return absl::OkStatus();
+}
+
+absl::Status Result(bool done) {
+  return done ? absl::OkStatus() : absl::CancelledError("cancelled");
+}
+
+// Writes rows of `from` from `first` on to head h's tokens, and zeros to the
+// tokens in [count, len).
+void StoreTokens(const Matrix<float>& from, int64_t first, int64_t count,
+                 int64_t len, int64_t b, int64_t h, const TensorView& to) {
+  if (!to) return;
+  for (int64_t t = 0; t < len; ++t) {
+    const int64_t base =
+        b * to.batch_stride + t * to.token_stride + h * to.head_stride;
+    for (int64_t d = 0; d < from.cols(); ++d)
+      StoreElement(to.data, to.dtype, base + d,
+                   t < count ? from[first + t][d] : 0.0);
+  }
+}
+
+void StoreRows(const std::vector<float>& from, int64_t len, int64_t b,
+               int64_t h, const RowView& to) {
+  if (!to) return;
+  float* rows = to.data + b * to.batch_stride + h * to.head_stride;
+  std::copy(from.begin(), from.end(), rows);
+  std::fill(rows + from.size(), rows + len, kMinusInf<float>);
+}
+
+}  // namespace
+
+absl::Status Forward(const ForwardArgs& args, Algorithm algorithm) {
+  const Problem& p = args.problem;
+  Choice choice;
+  if (absl::Status s = Choose(algorithm, p, choice); !s.ok()) return s;
+  if (!args.o && !args.lse) return absl::OkStatus();
+  return Result(ForwardHeads<float>(
+      p, choice, [&](int64_t b, int64_t h, const HeadForward<float>& head) {
+        StoreTokens(head.o, 0, head.o.rows(), p.q_len, b, h, args.o);
+        StoreRows(head.lse, p.q_len, b, h, args.lse);
+      }));
+}
+
+absl::Status Backward(const BackwardArgs& args, Algorithm algorithm) {
+  const Problem& p = args.problem;
+  Choice choice;
+  if (absl::Status s = Choose(algorithm, p, choice); !s.ok()) return s;
+  return Result(BackwardHeads<float>(
+      args, choice,
+      [&](int64_t b, int64_t h, const HeadGradients<float>& head) {
+        StoreTokens(head.dq, 0, head.dq.rows(), p.q_len, b, h, args.dq);
+      },
+      [&](int64_t b, int64_t kv_head, const HeadGradients<float>& head) {
+        int64_t first = 0;
+        for (const KvSegment& s : p.kv) {
+          StoreTokens(head.dk, first, KvLen(s, b), s.len, b, kv_head, s.dk);
+          StoreTokens(head.dv, first, KvLen(s, b), s.len, b, kv_head, s.dv);
+          first += KvLen(s, b);
+        }
+      }));
+}
+
+int64_t ScratchBytes(Op op, const Problem& p, Algorithm algorithm) {
+  // In double, so that nothing overflows; one head is in memory at a time.
+  const double rows = p.q_len, dims = p.head_dim + p.value_dim;
+  double columns = 0;
+  for (const KvSegment& s : p.kv) columns += s.len;
+  double floats = rows * p.head_dim + columns * dims;  // Q, K, V
+  floats += rows * p.value_dim + rows;                 // O, LSE
+  if (op == Op::kBackward) floats += (rows + columns) * dims + 2 * rows;
+  if (algorithm == Algorithm::kNaive) {
+    floats +=
+        rows * columns * (op == Op::kForward ? 2 : 3);  // S, P; P, slope, dS
+    floats += columns * dims;                           // a product's sum
+  } else {
+    floats += 2 * rows + 64 * dims + (1 << 14);  // m, l; blocks
+  }
+  const double bytes = floats * sizeof(float);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  return bytes < static_cast<double>(kMost) ? static_cast<int64_t>(bytes)
+                                            : kMost;
+}
+
+}  // namespace attnd::reference
