@@ -1,0 +1,78 @@
+#include "proto/grpc_bytes.h"
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace attnd::wire {
+namespace {
+
+// Shared by the slices that borrow from one caller; the last one frees it.
+struct Borrow {
+  std::atomic<int64_t> slices;
+  absl::AnyInvocable<void()> release;
+};
+
+void DropSlice(void* shared) {
+  auto* borrow = static_cast<Borrow*>(shared);
+  // Whoever releases must see that every other reader is done.
+  if (borrow->slices.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (borrow->release) borrow->release();
+  delete borrow;
+}
+
+bool IsBorrowed(const Piece& piece) {
+  return piece.borrowed.size() >= kCopyBelowBytes;
+}
+
+}  // namespace
+
+ReceivedBytes::ReceivedBytes(grpc::ByteBuffer& buffer) {
+  if (!buffer.Valid() || !buffer.Dump(&slices_).ok()) slices_.clear();
+  buffer.Clear();
+  // Short slices hold their bytes themselves, so views wait until the vector
+  // no longer moves them.
+  fragments_.reserve(slices_.size());
+  for (const grpc::Slice& slice : slices_) {
+    fragments_.emplace_back(reinterpret_cast<const char*>(slice.begin()),
+                            slice.size());
+  }
+}
+
+void ReceivedBytes::Release() {
+  fragments_.clear();
+  slices_.clear();
+}
+
+grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,
+                              absl::AnyInvocable<void()> release) {
+  int64_t borrowed = 0;
+  for (const Piece& piece : pieces) borrowed += IsBorrowed(piece);
+  Borrow* borrow =
+      borrowed == 0 ? nullptr : new Borrow{{borrowed}, std::move(release)};
+
+  std::vector<grpc::Slice> slices;
+  slices.reserve(2 * borrowed + 1);
+  std::string copied;
+  const auto flush = [&] {
+    if (!copied.empty()) slices.emplace_back(copied);
+    copied.clear();
+  };
+  for (const Piece& piece : pieces) {
+    copied += piece.owned;
+    if (!IsBorrowed(piece)) {
+      copied.append(piece.borrowed.data(), piece.borrowed.size());
+      continue;
+    }
+    flush();
+    slices.emplace_back(const_cast<char*>(piece.borrowed.data()),
+                        piece.borrowed.size(), DropSlice, borrow);
+  }
+  flush();
+  grpc::ByteBuffer buffer(slices.data(), slices.size());
+  if (borrow == nullptr && release) release();
+  return buffer;
+}
+
+}  // namespace attnd::wire

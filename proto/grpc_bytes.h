@@ -1,0 +1,53 @@
+#ifndef ATTND_PROTO_GRPC_BYTES_H_
+#define ATTND_PROTO_GRPC_BYTES_H_
+
+// Between the codec's views and gRPC's buffers, without copying tensors.
+
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/slice.h"
+#include "proto/codec.h"
+
+namespace attnd::wire {
+
+// A received message: what Decode reads. Owns gRPC's slices; its views stay
+// where they are when it is moved. Not thread-safe.
+class ReceivedBytes {
+ public:
+  ReceivedBytes() = default;
+  // Takes the slices of `buffer`, which is cleared. One that was never filled
+  // is an empty message.
+  explicit ReceivedBytes(grpc::ByteBuffer& buffer);
+  ReceivedBytes(ReceivedBytes&&) = default;
+  ReceivedBytes& operator=(ReceivedBytes&&) = default;
+
+  // Valid until Release or destruction.
+  absl::Span<const absl::string_view> fragments() const { return fragments_; }
+
+  // Gives the memory back to gRPC, and to its quota, now. Idempotent.
+  void Release();
+
+ private:
+  std::vector<grpc::Slice> slices_;
+  std::vector<absl::string_view> fragments_;
+};
+
+// Borrowed bytes below this are copied next to our own instead: wrapping them
+// costs more, and the smallest messages become a single slice.
+inline constexpr size_t kCopyBelowBytes = 1024;
+
+// `pieces` as one message whose larger borrowed bytes are the caller's memory.
+// `release` (may be null) runs exactly once, as soon as gRPC has dropped the
+// last reference to it: before this returns when nothing is borrowed, else on
+// any thread, possibly inside gRPC, so that it must neither block nor call
+// gRPC.
+grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,
+                              absl::AnyInvocable<void()> release);
+
+}  // namespace attnd::wire
+
+#endif  // ATTND_PROTO_GRPC_BYTES_H_
