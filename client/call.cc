@@ -1,0 +1,122 @@
+#include "client/call.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/random/random.h"
+
+namespace attnd::client {
+
+std::shared_ptr<Call> Call::Start(CallSpec spec, const CallContext& context) {
+  auto call = std::make_shared<Call>(std::move(spec), context);
+  context.budget.AddCall();
+  call->BeginAttempt();
+  return call;
+}
+
+void Call::Cancel() {
+  std::function<void()> cancel_attempt;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (cancelled_ || state_ == State::kDone) return;
+    cancelled_ = true;
+    if (state_ == State::kBackoff) {
+      // The timer finds a state that is not its own, and does nothing.
+      state_ = State::kAttempt;
+      context_.executor.Post([self = shared_from_this()] {
+        self->Finish(absl::CancelledError("cancelled by the caller"));
+      });
+      return;
+    }
+    cancel_attempt = cancel_attempt_;
+  }
+  if (cancel_attempt) cancel_attempt();
+}
+
+void Call::BeginAttempt() {
+  if (context_.executor.Now() >= spec_.deadline) {
+    context_.executor.Post([self = shared_from_this()] {
+      self->Finish(absl::DeadlineExceededError(
+          "the deadline passed before the request was sent"));
+    });
+    return;
+  }
+  int attempt = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    attempt = ++attempts_;
+  }
+  // The transport may hold locks of its own: take the outcome elsewhere.
+  std::function<void()> cancel = context_.transport.Start(
+      spec_.method, spec_.pieces, spec_.deadline,
+      [self = shared_from_this()](Transport::Result result) mutable {
+        Executor& executor = self->context_.executor;
+        executor.Post(
+            [self = std::move(self), result = std::move(result)]() mutable {
+              self->FinishAttempt(std::move(result));
+            });
+      });
+  bool cancelled = false;
+  {
+    // The attempt may have ended, and another begun, before Start returned.
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (state_ == State::kAttempt && attempts_ == attempt) {
+      cancel_attempt_ = cancel;
+    }
+    cancelled = cancelled_;
+  }
+  if (cancelled) cancel();
+}
+
+void Call::FinishAttempt(Transport::Result result) {
+  if (!result.ok()) return FailAttempt(result.status());
+  const absl::Status status = spec_.decode((*result)->fragments());
+  result->reset();
+  Finish(status);
+}
+
+void Call::FailAttempt(const absl::Status& status) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    cancel_attempt_ = nullptr;
+    if (!cancelled_) {
+      const std::optional<absl::Duration> delay =
+          RetryDelay(context_.retry, status, attempts_,
+                     spec_.deadline - context_.executor.Now(),
+                     absl::Uniform<double>(absl::BitGen(), 0.0, 1.0));
+      if (delay.has_value() && context_.budget.TakeRetry()) {
+        state_ = State::kBackoff;
+        context_.executor.PostAfter(
+            *delay, [self = shared_from_this()] { self->EndBackoff(); });
+        return;
+      }
+    }
+  }
+  Finish(status);
+}
+
+void Call::EndBackoff() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (state_ != State::kBackoff) return;
+    state_ = State::kAttempt;
+  }
+  BeginAttempt();
+}
+
+void Call::Finish(const absl::Status& status) {
+  int attempts = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    state_ = State::kDone;
+    attempts = attempts_;
+    cancel_attempt_ = nullptr;
+  }
+  // Nothing of the caller's stays behind in a call that someone still holds.
+  CallSpec spec = std::move(spec_);
+  auto done = std::move(spec.done);
+  spec = CallSpec();
+  done(status, attempts);
+}
+
+}  // namespace attnd::client

@@ -1,0 +1,181 @@
+#include "client/core.h"
+
+#include <utility>
+
+namespace attnd::client {
+namespace {
+
+constexpr char kForward[] = "/attn.v1.AttentionService/Forward";
+constexpr char kBackward[] = "/attn.v1.AttentionService/Backward";
+constexpr char kGetServerInfo[] = "/attn.v1.AttentionService/GetServerInfo";
+constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
+
+absl::Status DecodeTensors(bool forward, Fragments fragments,
+                           const std::vector<Output>& outputs, Report& report) {
+  return forward ? DecodeForward(fragments, outputs, report)
+                 : DecodeBackward(fragments, outputs, report);
+}
+
+}  // namespace
+
+CoreClient::CoreClient(std::unique_ptr<Transport> transport,
+                       std::unique_ptr<Executor> executor,
+                       const ClientOptions& options)
+    : options_(options),
+      budget_(options.retry_budget),
+      transport_(std::move(transport)),
+      executor_(std::move(executor)) {}
+
+CoreClient::~CoreClient() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  idle_.wait(lock, [this] { return calls_ == 0; });
+}
+
+CallContext CoreClient::Context(Executor& executor) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ++calls_;
+  }
+  return {
+      *transport_,
+      executor,
+      budget_,
+      {options_.max_attempts, options_.initial_backoff, options_.max_backoff}};
+}
+
+void CoreClient::EndCall() {
+  // Under the lock: once it is released, the client may be gone.
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (--calls_ == 0) idle_.notify_all();
+}
+
+absl::Status CoreClient::Run(const char* method, Pieces pieces,
+                             absl::Duration timeout, Decode decode,
+                             int* attempts) {
+  TaskQueue queue;
+  bool done = false;
+  absl::Status result;
+  CallSpec spec;
+  spec.method = method;
+  spec.pieces = std::move(pieces);
+  spec.deadline = queue.Now() + timeout;
+  spec.decode = std::move(decode);
+  spec.done = [&](absl::Status status, int tries) {
+    result = std::move(status);
+    if (attempts != nullptr) *attempts = tries;
+    done = true;
+  };
+  Call::Start(std::move(spec), Context(queue));
+  while (!done) queue.RunOne();
+  EndCall();
+  return result;
+}
+
+absl::StatusOr<Report> CoreClient::RunTensors(bool forward,
+                                              absl::StatusOr<Pieces> pieces,
+                                              std::vector<Output> outputs,
+                                              const CallOptions& options) {
+  if (!pieces.ok()) return pieces.status();
+  const absl::Time start = absl::Now();
+  Report report;
+  const absl::Status status = Run(
+      forward ? kForward : kBackward, *std::move(pieces), options.timeout,
+      [&](Fragments fragments) {
+        return DecodeTensors(forward, fragments, outputs, report);
+      },
+      &report.attempts);
+  if (!status.ok()) return status;
+  report.total = absl::Now() - start;
+  return report;
+}
+
+std::function<void()> CoreClient::StartTensors(bool forward,
+                                               absl::StatusOr<Pieces> pieces,
+                                               std::vector<Output> outputs,
+                                               const CallOptions& options,
+                                               Callback done) {
+  const CallContext context = Context(*executor_);
+  if (!pieces.ok()) {
+    executor_->Post(
+        [this, status = pieces.status(), done = std::move(done)]() mutable {
+          std::exchange(done, nullptr)(status);
+          EndCall();
+        });
+    return [] {};
+  }
+  const absl::Time start = executor_->Now();
+  auto report = std::make_shared<Report>();
+  CallSpec spec;
+  spec.method = forward ? kForward : kBackward;
+  spec.pieces = *std::move(pieces);
+  spec.deadline = start + options.timeout;
+  spec.decode = [forward, report,
+                 outputs = std::move(outputs)](Fragments fragments) {
+    return DecodeTensors(forward, fragments, outputs, *report);
+  };
+  spec.done = [this, report, start, done = std::move(done)](
+                  absl::Status status, int attempts) mutable {
+    report->attempts = attempts;
+    report->total = executor_->Now() - start;
+    // The callback, and what it holds, is gone before the call counts as done.
+    if (status.ok()) {
+      std::exchange(done, nullptr)(*report);
+    } else {
+      std::exchange(done, nullptr)(std::move(status));
+    }
+    EndCall();
+  };
+  std::weak_ptr<Call> call = Call::Start(std::move(spec), context);
+  return [call] {
+    if (const std::shared_ptr<Call> alive = call.lock()) alive->Cancel();
+  };
+}
+
+absl::StatusOr<Report> CoreClient::Forward(const ForwardCall& call,
+                                           const CallOptions& options) {
+  return RunTensors(true,
+                    EncodeForward(call, options, options_.max_message_bytes),
+                    Outputs(call), options);
+}
+
+absl::StatusOr<Report> CoreClient::Backward(const BackwardCall& call,
+                                            const CallOptions& options) {
+  return RunTensors(false,
+                    EncodeBackward(call, options, options_.max_message_bytes),
+                    Outputs(call), options);
+}
+
+std::function<void()> CoreClient::ForwardAsync(const ForwardCall& call,
+                                               const CallOptions& options,
+                                               Callback done) {
+  return StartTensors(true,
+                      EncodeForward(call, options, options_.max_message_bytes),
+                      Outputs(call), options, std::move(done));
+}
+
+std::function<void()> CoreClient::BackwardAsync(const BackwardCall& call,
+                                                const CallOptions& options,
+                                                Callback done) {
+  return StartTensors(false,
+                      EncodeBackward(call, options, options_.max_message_bytes),
+                      Outputs(call), options, std::move(done));
+}
+
+absl::StatusOr<ServerInfo> CoreClient::GetServerInfo(
+    const CallOptions& options) {
+  ServerInfo info;
+  const absl::Status status = Run(
+      kGetServerInfo, EncodeGetServerInfo(), options.timeout,
+      [&](Fragments fragments) { return DecodeServerInfo(fragments, info); },
+      nullptr);
+  if (!status.ok()) return status;
+  return info;
+}
+
+absl::Status CoreClient::CheckHealth(const std::string& service,
+                                     const CallOptions& options) {
+  return Run(kHealthCheck, EncodeHealthCheck(service), options.timeout,
+             DecodeHealthCheck, nullptr);
+}
+
+}  // namespace attnd::client

@@ -1,0 +1,74 @@
+#ifndef ATTND_CLIENT_CORE_H_
+#define ATTND_CLIENT_CORE_H_
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "attnd/client.h"
+#include "client/call.h"
+#include "client/executor.h"
+#include "client/messages.h"
+#include "client/retry.h"
+#include "client/transport.h"
+
+namespace attnd::client {
+
+// The client over any transport: no gRPC in here.
+class CoreClient final : public Client {
+ public:
+  // `executor` runs the asynchronous calls.
+  CoreClient(std::unique_ptr<Transport> transport,
+             std::unique_ptr<Executor> executor, const ClientOptions& options);
+  ~CoreClient() override;
+
+  absl::StatusOr<Report> Forward(const ForwardCall& call,
+                                 const CallOptions& options) override;
+  absl::StatusOr<Report> Backward(const BackwardCall& call,
+                                  const CallOptions& options) override;
+  std::function<void()> ForwardAsync(const ForwardCall& call,
+                                     const CallOptions& options,
+                                     Callback done) override;
+  std::function<void()> BackwardAsync(const BackwardCall& call,
+                                      const CallOptions& options,
+                                      Callback done) override;
+  absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& options) override;
+  absl::Status CheckHealth(const std::string& service,
+                           const CallOptions& options) override;
+
+ private:
+  using Decode = absl::AnyInvocable<absl::Status(Fragments)>;
+
+  // Runs a call on the calling thread.
+  absl::Status Run(const char* method, Pieces pieces, absl::Duration timeout,
+                   Decode decode, int* attempts);
+  // The synchronous and asynchronous halves of Forward and Backward.
+  absl::StatusOr<Report> RunTensors(bool forward, absl::StatusOr<Pieces> pieces,
+                                    std::vector<Output> outputs,
+                                    const CallOptions& options);
+  std::function<void()> StartTensors(bool forward,
+                                     absl::StatusOr<Pieces> pieces,
+                                     std::vector<Output> outputs,
+                                     const CallOptions& options, Callback done);
+  CallContext Context(Executor& executor);
+  void EndCall();
+
+  const ClientOptions options_;
+  RetryBudget budget_;
+
+  std::mutex mutex_;
+  std::condition_variable idle_;
+  int64_t calls_ = 0;  // not yet done
+
+  // The executor's threads end before the transport that they use.
+  const std::unique_ptr<Transport> transport_;
+  const std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace attnd::client
+
+#endif  // ATTND_CLIENT_CORE_H_

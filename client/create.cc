@@ -1,0 +1,20 @@
+#include <memory>
+#include <string>
+
+#include "attnd/client.h"
+#include "client/core.h"
+#include "client/executor.h"
+#include "client/grpc_transport.h"
+
+namespace attnd::client {
+
+absl::StatusOr<std::unique_ptr<Client>> Client::Create(
+    const std::string& target, const ClientOptions& options) {
+  const absl::Status status = options.Validate();
+  if (!status.ok()) return status;
+  return std::make_unique<CoreClient>(
+      std::make_unique<GrpcTransport>(target, options),
+      std::make_unique<ThreadExecutor>(options.executor_threads), options);
+}
+
+}  // namespace attnd::client

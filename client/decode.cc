@@ -1,0 +1,199 @@
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "attn/v1/attention.pb.h"
+#include "client/messages.h"
+#include "client/tensor_size.h"
+#include "google/protobuf/message.h"
+#include "kernels/field_error.h"
+
+namespace attnd::client {
+namespace {
+
+namespace v1 = ::attn::v1;
+
+absl::Status BadResponse(absl::string_view field,
+                         absl::string_view description) {
+  absl::Status status = absl::InternalError(
+      absl::StrCat("the server's response: ", field, ": ", description));
+  AddFieldViolation(field, description, status);
+  return status;
+}
+
+// Response messages of other servers than ours may be garbled: that is not the
+// caller's INVALID_ARGUMENT.
+absl::Status Parse(Fragments fragments, google::protobuf::Message& header,
+                   std::vector<wire::TensorData>& data) {
+  const absl::Status status =
+      wire::Decode(fragments, wire::UnknownFields::kIgnore, header, data);
+  if (status.ok()) return status;
+  return BadResponse(header.GetDescriptor()->name(), status.message());
+}
+
+bool SameType(v1::DataType from, DType to) {
+  switch (to) {
+    case DType::kF32:
+      return from == v1::DATA_TYPE_F32;
+    case DType::kF16:
+      return from == v1::DATA_TYPE_F16;
+    case DType::kBF16:
+      return from == v1::DATA_TYPE_BF16;
+  }
+  return false;
+}
+
+Algorithm FromProto(v1::Algorithm algorithm) {
+  switch (algorithm) {
+    case v1::ALGORITHM_NAIVE:
+      return Algorithm::kNaive;
+    case v1::ALGORITHM_ONLINE_SOFTMAX:
+      return Algorithm::kOnlineSoftmax;
+    case v1::ALGORITHM_FLASH_ATTENTION_1:
+      return Algorithm::kFlashAttention1;
+    case v1::ALGORITHM_FLASH_ATTENTION_2:
+      return Algorithm::kFlashAttention2;
+    default:
+      return Algorithm::kAuto;
+  }
+}
+
+void FillReport(const v1::ExecutionReport& from, Report& to) {
+  to.device = from.device();
+  to.kernel = from.kernel();
+  to.algorithm = FromProto(from.algorithm());
+  to.batch_requests = from.batch_requests();
+  to.flops = from.flops();
+  to.queue = absl::Nanoseconds(from.phases().queue_ns());
+  to.upload = absl::Nanoseconds(from.phases().upload_ns());
+  to.compute = absl::Nanoseconds(from.phases().compute_ns());
+  to.download = absl::Nanoseconds(from.phases().download_ns());
+}
+
+absl::Status CopyOutput(const v1::Tensor& from, const wire::TensorData* data,
+                        const Output& output) {
+  const Tensor& to = output.tensor;
+  if (!SameType(from.dtype(), to.dtype)) {
+    return BadResponse(
+        absl::StrCat(output.name, ".dtype"),
+        absl::StrCat(v1::DataType_Name(from.dtype()), ", not as asked for"));
+  }
+  const std::vector<int64_t> shape(from.shape().begin(), from.shape().end());
+  if (shape != to.shape) {
+    // A hostile shape may be long; say only what was expected of it.
+    return BadResponse(absl::StrCat(output.name, ".shape"),
+                       absl::StrCat("not ", ShapeText(to.shape)));
+  }
+  const absl::StatusOr<int64_t> bytes =
+      TensorBytes(output.name, to.dtype, to.shape);
+  if (!bytes.ok()) return bytes.status();
+  const int64_t received = data == nullptr ? 0 : data->bytes();
+  if (received != *bytes) {
+    return BadResponse(
+        absl::StrCat(output.name, ".data"),
+        absl::StrCat(received, " bytes where ", *bytes, " are needed"));
+  }
+  if (received == 0) return absl::OkStatus();
+  char* next = static_cast<char*>(to.data);
+  for (const absl::string_view piece : data->pieces) {
+    if (piece.empty()) continue;
+    std::memcpy(next, piece.data(), piece.size());
+    next += piece.size();
+  }
+  return absl::OkStatus();
+}
+
+template <typename Response>
+absl::Status DecodeOutputs(Fragments fragments,
+                           absl::Span<const Output> outputs, Report& report) {
+  Response header;
+  std::vector<wire::TensorData> data;
+  absl::Status status = Parse(fragments, header, data);
+  if (!status.ok()) return status;
+  for (const Output& output : outputs) {
+    const auto* field = header.GetDescriptor()->FindFieldByNumber(output.field);
+    if (!header.GetReflection()->HasField(header, field)) {
+      return BadResponse(output.name, "missing");
+    }
+    const auto& tensor = static_cast<const v1::Tensor&>(
+        header.GetReflection()->GetMessage(header, field));
+    const wire::TensorData* found = nullptr;
+    for (const wire::TensorData& entry : data) {
+      if (entry.field == output.field) found = &entry;
+    }
+    status = CopyOutput(tensor, found, output);
+    if (!status.ok()) return status;
+  }
+  FillReport(header.report(), report);
+  return absl::OkStatus();
+}
+
+void AddIfWanted(int field, const char* name, const Tensor& tensor,
+                 std::vector<Output>& outputs) {
+  if (!tensor.shape.empty()) outputs.push_back({field, name, tensor});
+}
+
+}  // namespace
+
+std::vector<Output> Outputs(const ForwardCall& call) {
+  std::vector<Output> outputs;
+  AddIfWanted(v1::ForwardResponse::kOFieldNumber, "o", call.o, outputs);
+  AddIfWanted(v1::ForwardResponse::kLseFieldNumber, "lse", call.lse, outputs);
+  return outputs;
+}
+
+std::vector<Output> Outputs(const BackwardCall& call) {
+  std::vector<Output> outputs;
+  AddIfWanted(v1::BackwardResponse::kDqFieldNumber, "dq", call.dq, outputs);
+  AddIfWanted(v1::BackwardResponse::kDkFieldNumber, "dk", call.dk, outputs);
+  AddIfWanted(v1::BackwardResponse::kDvFieldNumber, "dv", call.dv, outputs);
+  return outputs;
+}
+
+absl::Status DecodeForward(Fragments fragments,
+                           absl::Span<const Output> outputs, Report& report) {
+  return DecodeOutputs<v1::ForwardResponse>(fragments, outputs, report);
+}
+
+absl::Status DecodeBackward(Fragments fragments,
+                            absl::Span<const Output> outputs, Report& report) {
+  return DecodeOutputs<v1::BackwardResponse>(fragments, outputs, report);
+}
+
+absl::Status DecodeServerInfo(Fragments fragments, ServerInfo& info) {
+  v1::GetServerInfoResponse from;
+  std::vector<wire::TensorData> data;
+  const absl::Status status = Parse(fragments, from, data);
+  if (!status.ok()) return status;
+  info.server_instance_id = from.server_instance_id();
+  info.version = from.version();
+  info.features.assign(from.features().begin(), from.features().end());
+  for (const v1::Device& device : from.devices()) {
+    info.devices.push_back({device.kind(), device.index(), device.name(),
+                            device.memory_bytes(), device.in_service()});
+  }
+  info.max_message_bytes = from.limits().max_message_bytes();
+  info.memory_limit_bytes = from.limits().memory_limit_bytes();
+  info.max_queue_requests = from.limits().max_queue_requests();
+  info.max_queue_flops = from.limits().max_queue_flops();
+  info.max_request_flops = from.limits().max_request_flops();
+  info.max_head_dim = from.limits().max_head_dim();
+  info.preferred_chunk_bytes = from.preferred_chunk_bytes();
+  return absl::OkStatus();
+}
+
+absl::Status DecodeHealthCheck(Fragments fragments) {
+  // HealthCheckResponse { enum ServingStatus status = 1; }; SERVING is 1.
+  // Other fields than the first are for later versions of it.
+  std::string bytes;
+  for (const absl::string_view fragment : fragments) {
+    bytes.append(fragment.data(), fragment.size());
+  }
+  if (bytes.size() < 2 || bytes[0] != 1 << 3) {
+    return absl::UnavailableError("the server's health is unknown");
+  }
+  if (bytes[1] != 1) return absl::UnavailableError("the server is not serving");
+  return absl::OkStatus();
+}
+
+}  // namespace attnd::client

@@ -1,0 +1,278 @@
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "attn/v1/attention.pb.h"
+#include "client/messages.h"
+#include "client/tensor_size.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/message.h"
+#include "kernels/field_error.h"
+
+namespace attnd::client {
+namespace {
+
+namespace v1 = ::attn::v1;
+using Shape = std::vector<int64_t>;
+
+v1::DataType ToProto(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return v1::DATA_TYPE_F32;
+    case DType::kF16:
+      return v1::DATA_TYPE_F16;
+    case DType::kBF16:
+      return v1::DATA_TYPE_BF16;
+  }
+  return v1::DATA_TYPE_UNSPECIFIED;
+}
+
+v1::Layout ToProto(Layout layout) {
+  switch (layout) {
+    case Layout::kBshd:
+      return v1::LAYOUT_BSHD;
+    case Layout::kBhsd:
+      return v1::LAYOUT_BHSD;
+    case Layout::kPacked:
+      return v1::LAYOUT_PACKED;
+  }
+  return v1::LAYOUT_UNSPECIFIED;
+}
+
+v1::Algorithm ToProto(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kAuto:
+      return v1::ALGORITHM_UNSPECIFIED;
+    case Algorithm::kNaive:
+      return v1::ALGORITHM_NAIVE;
+    case Algorithm::kOnlineSoftmax:
+      return v1::ALGORITHM_ONLINE_SOFTMAX;
+    case Algorithm::kFlashAttention1:
+      return v1::ALGORITHM_FLASH_ATTENTION_1;
+    case Algorithm::kFlashAttention2:
+      return v1::ALGORITHM_FLASH_ATTENTION_2;
+  }
+  return v1::ALGORITHM_UNSPECIFIED;
+}
+
+v1::Priority ToProto(Priority priority) {
+  switch (priority) {
+    case Priority::kLow:
+      return v1::PRIORITY_LOW;
+    case Priority::kNormal:
+      return v1::PRIORITY_NORMAL;
+    case Priority::kHigh:
+      return v1::PRIORITY_HIGH;
+  }
+  return v1::PRIORITY_UNSPECIFIED;
+}
+
+void FillAttention(const Attention& from, v1::Attention& to) {
+  to.set_layout(ToProto(from.layout));
+  if (from.scale.has_value()) to.set_scale(*from.scale);
+  if (from.softcap.has_value()) to.set_softcap(*from.softcap);
+  v1::Mask& mask = *to.mutable_mask();
+  mask.set_causal(from.mask.causal);
+  if (from.mask.window_left != -1) {
+    mask.set_window_left(from.mask.window_left);
+  }
+  if (from.mask.window_right != -1) {
+    mask.set_window_right(from.mask.window_right);
+  }
+  to.mutable_q_lens()->Add(from.q_lens.begin(), from.q_lens.end());
+  to.mutable_kv_lens()->Add(from.kv_lens.begin(), from.kv_lens.end());
+  to.mutable_q_start()->Add(from.q_start.begin(), from.q_start.end());
+  to.mutable_kv_start()->Add(from.kv_start.begin(), from.kv_start.end());
+  if (from.q_stride != 1) to.set_q_stride(from.q_stride);
+  if (from.kv_stride != 1) to.set_kv_stride(from.kv_stride);
+}
+
+void FillOptions(Algorithm algorithm, bool deterministic,
+                 const CallOptions& options, v1::ExecutionOptions& to) {
+  to.set_algorithm(ToProto(algorithm));
+  to.set_deterministic(deterministic);
+  to.set_priority(ToProto(options.priority));
+}
+
+// Fills a request's tensor and output fields, by their numbers, and keeps the
+// first thing wrong with them; names come from the schema.
+class RequestWriter {
+ public:
+  RequestWriter(google::protobuf::Message& request, int64_t max_message_bytes)
+      : request_(request), max_message_bytes_(max_message_bytes) {}
+
+  void Input(int field, const ConstTensor& tensor) {
+    if (!status_.ok() || tensor.shape.empty()) return;
+    const int64_t bytes = Check(field, tensor.dtype, tensor.shape, tensor.data);
+    if (!status_.ok()) return;
+    if (bytes > max_message_bytes_ - sent_bytes_) {
+      return TooLarge(field, tensor.shape, "request");
+    }
+    sent_bytes_ += bytes;
+    auto& to = static_cast<v1::Tensor&>(Mutable(field));
+    to.set_dtype(ToProto(tensor.dtype));
+    to.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+    wire::TensorData& data = data_.emplace_back();
+    data.field = field;
+    data.pieces.push_back(absl::string_view(
+        static_cast<const char*>(tensor.data), static_cast<size_t>(bytes)));
+  }
+
+  // `expected`: the shape that the inputs give it; empty: unknown.
+  void Wanted(int field, const Tensor& tensor, const Shape& expected) {
+    if (!status_.ok()) return;
+    auto& to = static_cast<v1::OutputSpec&>(Mutable(field));
+    if (tensor.shape.empty()) return to.set_want(false);
+    const int64_t bytes = Check(field, tensor.dtype, tensor.shape, tensor.data);
+    if (!status_.ok()) return;
+    if (!expected.empty() && tensor.shape != expected) {
+      status_ = FieldError(
+          absl::StrCat(Name(field), ".shape"),
+          absl::StrCat(ShapeText(tensor.shape), " where the inputs give ",
+                       ShapeText(expected)));
+      return;
+    }
+    if (bytes > max_message_bytes_ - received_bytes_) {
+      return TooLarge(field, tensor.shape, "response");
+    }
+    received_bytes_ += bytes;
+    to.set_want(true);
+    to.set_dtype(ToProto(tensor.dtype));
+  }
+
+  absl::StatusOr<Pieces> Finish() {
+    if (!status_.ok()) return status_;
+    absl::StatusOr<Pieces> pieces = wire::Encode(request_, data_);
+    if (!pieces.ok()) return pieces;
+    int64_t total = 0;
+    for (const wire::Piece& piece : *pieces) {
+      total += piece.owned.size() + piece.borrowed.size();
+    }
+    if (total > max_message_bytes_) {
+      return FieldError(
+          "request", absl::StrCat(total, " bytes, over the ",
+                                  max_message_bytes_, " of max_message_bytes"));
+    }
+    return pieces;
+  }
+
+ private:
+  const google::protobuf::FieldDescriptor& Field(int field) const {
+    return *request_.GetDescriptor()->FindFieldByNumber(field);
+  }
+  const std::string& Name(int field) const { return Field(field).name(); }
+  google::protobuf::Message& Mutable(int field) {
+    return *request_.GetReflection()->MutableMessage(&request_, &Field(field));
+  }
+
+  int64_t Check(int field, DType dtype, const Shape& shape, const void* data) {
+    if (ToProto(dtype) == v1::DATA_TYPE_UNSPECIFIED) {
+      status_ = FieldError(absl::StrCat(Name(field), ".dtype"), "not a DType");
+      return 0;
+    }
+    const absl::StatusOr<int64_t> bytes =
+        TensorBytes(Name(field), dtype, shape);
+    if (!bytes.ok()) {
+      status_ = bytes.status();
+      return 0;
+    }
+    if (*bytes > 0 && data == nullptr) {
+      status_ = FieldError(absl::StrCat(Name(field), ".data"), "null");
+    }
+    return *bytes;
+  }
+
+  void TooLarge(int field, const Shape& shape, const char* message) {
+    status_ = FieldError(Name(field),
+                         absl::StrCat(ShapeText(shape), " makes the ", message,
+                                      " larger than max_message_bytes (",
+                                      max_message_bytes_, ")"));
+  }
+
+  google::protobuf::Message& request_;
+  const int64_t max_message_bytes_;
+  int64_t sent_bytes_ = 0;
+  int64_t received_bytes_ = 0;
+  std::vector<wire::TensorData> data_;
+  absl::Status status_;
+};
+
+// O's shape: Q's with V's last dimension. Empty when they have none.
+Shape OutputShape(const ConstTensor& q, const ConstTensor& v) {
+  Shape shape = q.shape;
+  if (shape.empty() || v.shape.empty()) return {};
+  shape.back() = v.shape.back();
+  return shape;
+}
+
+// LSE's shape: [batch, q_heads, q_len], packed [q_heads, total_q].
+Shape LseShape(const ConstTensor& q, Layout layout) {
+  const Shape& s = q.shape;
+  if (layout == Layout::kPacked) {
+    return s.size() == 3 ? Shape{s[1], s[0]} : Shape{};
+  }
+  if (s.size() != 4) return {};
+  return layout == Layout::kBhsd ? Shape{s[0], s[1], s[2]}
+                                 : Shape{s[0], s[2], s[1]};
+}
+
+}  // namespace
+
+absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
+                                     const CallOptions& options,
+                                     int64_t max_message_bytes) {
+  using Request = v1::ForwardRequest;
+  Request request;
+  FillAttention(call.attention, *request.mutable_attention());
+  FillOptions(call.algorithm, false, options, *request.mutable_options());
+  RequestWriter writer(request, max_message_bytes);
+  writer.Input(Request::kQFieldNumber, call.q);
+  writer.Input(Request::kKFieldNumber, call.k);
+  writer.Input(Request::kVFieldNumber, call.v);
+  writer.Input(Request::kBiasFieldNumber, call.bias);
+  writer.Wanted(Request::kOFieldNumber, call.o, OutputShape(call.q, call.v));
+  writer.Wanted(Request::kLseFieldNumber, call.lse,
+                LseShape(call.q, call.attention.layout));
+  return writer.Finish();
+}
+
+absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
+                                      const CallOptions& options,
+                                      int64_t max_message_bytes) {
+  using Request = v1::BackwardRequest;
+  Request request;
+  FillAttention(call.attention, *request.mutable_attention());
+  FillOptions(call.algorithm, call.deterministic, options,
+              *request.mutable_options());
+  RequestWriter writer(request, max_message_bytes);
+  writer.Input(Request::kQFieldNumber, call.q);
+  writer.Input(Request::kKFieldNumber, call.k);
+  writer.Input(Request::kVFieldNumber, call.v);
+  writer.Input(Request::kBiasFieldNumber, call.bias);
+  writer.Input(Request::kDOFieldNumber, call.d_o);
+  writer.Input(Request::kLseFieldNumber, call.lse);
+  writer.Input(Request::kOFieldNumber, call.o);
+  writer.Input(Request::kDeltaFieldNumber, call.delta);
+  writer.Input(Request::kDLseFieldNumber, call.d_lse);
+  writer.Wanted(Request::kDqFieldNumber, call.dq, call.q.shape);
+  writer.Wanted(Request::kDkFieldNumber, call.dk, call.k.shape);
+  writer.Wanted(Request::kDvFieldNumber, call.dv, call.v.shape);
+  return writer.Finish();
+}
+
+Pieces EncodeGetServerInfo() { return Pieces(); }
+
+Pieces EncodeHealthCheck(absl::string_view service) {
+  // HealthCheckRequest { string service = 1; }, by hand: linking its
+  // descriptor would collide with an application's own.
+  Pieces pieces(1);
+  google::protobuf::io::StringOutputStream stream(&pieces[0].owned);
+  google::protobuf::io::CodedOutputStream out(&stream);
+  out.WriteTag(1 << 3 | 2);
+  out.WriteVarint32(static_cast<uint32_t>(service.size()));
+  out.WriteRaw(service.data(), static_cast<int>(service.size()));
+  return pieces;
+}
+
+}  // namespace attnd::client

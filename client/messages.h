@@ -1,0 +1,61 @@
+#ifndef ATTND_CLIENT_MESSAGES_H_
+#define ATTND_CLIENT_MESSAGES_H_
+
+// Calls to attn.v1 requests, and responses into the caller's memory. Pure
+// functions; tensor bytes are copied once, on the way in.
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "attnd/client.h"
+#include "proto/codec.h"
+
+namespace attnd::client {
+
+using Pieces = std::vector<wire::Piece>;
+using Fragments = absl::Span<const absl::string_view>;
+
+// The request's header, and pieces that borrow the call's input tensors.
+// INVALID_ARGUMENT naming the field: a tensor without memory, a shape that is
+// negative or overflows, an output that is not shaped as the inputs make it, a
+// request or a response over `max_message_bytes`. What only the server can
+// judge is left to it.
+absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
+                                     const CallOptions& options,
+                                     int64_t max_message_bytes);
+absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
+                                      const CallOptions& options,
+                                      int64_t max_message_bytes);
+
+// An output as the caller wants it: where a response's tensor field goes.
+struct Output {
+  int field = 0;
+  const char* name = "";
+  Tensor tensor;
+};
+std::vector<Output> Outputs(const ForwardCall& call);
+std::vector<Output> Outputs(const BackwardCall& call);
+
+// Copies the outputs of a ForwardResponse or a BackwardResponse. INTERNAL
+// naming the field, with nothing said about what is already written, when it is
+// garbled or lacks an output or has one of another type, shape or size.
+absl::Status DecodeForward(Fragments fragments,
+                           absl::Span<const Output> outputs, Report& report);
+absl::Status DecodeBackward(Fragments fragments,
+                            absl::Span<const Output> outputs, Report& report);
+
+Pieces EncodeGetServerInfo();
+absl::Status DecodeServerInfo(Fragments fragments, ServerInfo& info);
+
+// grpc.health.v1.Health/Check.
+Pieces EncodeHealthCheck(absl::string_view service);
+// OK when SERVING; UNAVAILABLE otherwise.
+absl::Status DecodeHealthCheck(Fragments fragments);
+
+}  // namespace attnd::client
+
+#endif  // ATTND_CLIENT_MESSAGES_H_

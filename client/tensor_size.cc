@@ -1,0 +1,38 @@
+#include "client/tensor_size.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/field_error.h"
+
+namespace attnd::client {
+
+int64_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+
+absl::StatusOr<int64_t> TensorBytes(absl::string_view field, DType dtype,
+                                    const std::vector<int64_t>& shape) {
+  constexpr int64_t kLimit = int64_t{1} << 62;
+  int64_t volume = SizeOf(dtype);
+  bool empty = false;
+  for (const int64_t extent : shape) {
+    if (extent < 0) {
+      return FieldError(absl::StrCat(field, ".shape"),
+                        absl::StrCat("negative dimension ", extent));
+    }
+    if (extent == 0) {
+      empty = true;
+      continue;
+    }
+    if (volume > kLimit / extent) {
+      return FieldError(absl::StrCat(field, ".shape"),
+                        absl::StrCat(ShapeText(shape), " overflows"));
+    }
+    volume *= extent;
+  }
+  return empty ? 0 : volume;
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+}  // namespace attnd::client

@@ -1,0 +1,24 @@
+#ifndef ATTND_CLIENT_TENSOR_SIZE_H_
+#define ATTND_CLIENT_TENSOR_SIZE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "attnd/client.h"
+
+namespace attnd::client {
+
+// product(shape) * SizeOf(dtype). INVALID_ARGUMENT naming `field`: a negative
+// dimension, or a size, volume 0 or not, that does not fit 62 bits.
+absl::StatusOr<int64_t> TensorBytes(absl::string_view field, DType dtype,
+                                    const std::vector<int64_t>& shape);
+
+// "[2, 3]".
+std::string ShapeText(const std::vector<int64_t>& shape);
+
+}  // namespace attnd::client
+
+#endif  // ATTND_CLIENT_TENSOR_SIZE_H_

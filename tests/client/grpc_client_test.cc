@@ -1,0 +1,138 @@
+// The client over real gRPC, against a server in this process that speaks
+// plain protobuf.
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "attn/v1/attention.grpc.pb.h"
+#include "attnd/client.h"
+
+namespace attnd::client {
+namespace {
+
+namespace v1 = ::attn::v1;
+
+// Answers O = Q, LSE = 1, 2, 3, ...; gradients equal to Q, K and V.
+class EchoService final : public v1::AttentionService::CallbackService {
+ public:
+  grpc::ServerUnaryReactor* Forward(grpc::CallbackServerContext* context,
+                                    const v1::ForwardRequest* request,
+                                    v1::ForwardResponse* response) override {
+    ++calls;
+    last_deadline = context->deadline();
+    if (request->o().want()) *response->mutable_o() = request->q();
+    if (request->lse().want()) {
+      v1::Tensor& lse = *response->mutable_lse();
+      lse.set_dtype(v1::DATA_TYPE_F32);
+      for (const int i : {0, 2, 1}) lse.add_shape(request->q().shape(i));
+      std::vector<float> values(lse.shape(0) * lse.shape(1) * lse.shape(2));
+      std::iota(values.begin(), values.end(), 1.0f);
+      lse.set_data(values.data(), values.size() * sizeof(float));
+    }
+    response->mutable_report()->set_device("echo");
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+  std::atomic<int> calls{0};
+  std::atomic<std::chrono::system_clock::time_point> last_deadline;
+};
+
+class GrpcClientTest : public ::testing::Test {
+ protected:
+  GrpcClientTest() {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
+                             &port);
+    builder.SetMaxReceiveMessageSize(-1);
+    builder.RegisterService(&service_);
+    server_ = builder.BuildAndStart();
+    target_ = "127.0.0.1:" + std::to_string(port);
+  }
+
+  EchoService service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string target_;
+};
+
+// A call of one float tensor, with its memory.
+struct Example {
+  explicit Example(int64_t tokens)
+      : q(tokens * 2 * 4), o(q.size(), -1), lse(tokens * 2, -1) {
+    std::iota(q.begin(), q.end(), 0.5f);
+    const std::vector<int64_t> shape = {1, tokens, 2, 4};
+    call.q = call.k = call.v = {DType::kF32, shape, q.data()};
+    call.o = {DType::kF32, shape, o.data()};
+    call.lse = {DType::kF32, {1, 2, tokens}, lse.data()};
+  }
+
+  std::vector<float> q, o, lse;
+  ForwardCall call;
+};
+
+TEST_F(GrpcClientTest, ForwardBringsOutputsIntoTheCallersMemory) {
+  auto client = Client::Create(target_);
+  ASSERT_TRUE(client.ok()) << client.status();
+  for (const int64_t tokens : {1, 5, 100'000}) {
+    Example example(tokens);
+    const auto report = (*client)->Forward(example.call, {absl::Seconds(30)});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(example.o, example.q);
+    EXPECT_EQ(example.lse.front(), 1);
+    EXPECT_EQ(example.lse.back(), tokens * 2);
+    EXPECT_EQ(report->device, "echo");
+    EXPECT_EQ(report->attempts, 1);
+    EXPECT_GT(report->total, absl::ZeroDuration());
+  }
+}
+
+TEST_F(GrpcClientTest, NoServerIsUnavailableAfterEveryAttempt) {
+  server_->Shutdown();
+  ClientOptions options;
+  options.initial_backoff = absl::Milliseconds(1);
+  options.max_attempts = 3;
+  auto client = Client::Create(target_, options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  Example example(5);
+  const auto report = (*client)->Forward(example.call, {absl::Seconds(30)});
+  EXPECT_TRUE(absl::IsUnavailable(report.status())) << report.status();
+}
+
+TEST_F(GrpcClientTest, AThousandCallsInFlightAreAllAnswered) {
+  ClientOptions options;
+  options.connections = 2;
+  auto client = Client::Create(target_, options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  std::vector<Example> examples;
+  for (int i = 0; i < 1000; ++i) examples.emplace_back(3 + i % 400);
+  // The first callback blocks, so that nothing else is answered until all
+  // calls are in flight.
+  absl::Notification all_started, all_done;
+  std::atomic<int> answered{0};
+  for (Example& example : examples) {
+    (*client)->ForwardAsync(example.call, {absl::Seconds(60)},
+                            [&](absl::StatusOr<Report> report) {
+                              EXPECT_TRUE(report.ok()) << report.status();
+                              all_started.WaitForNotification();
+                              if (++answered == 1000) all_done.Notify();
+                            });
+  }
+  EXPECT_EQ(answered, 0);
+  all_started.Notify();
+  all_done.WaitForNotification();
+  for (const Example& example : examples) EXPECT_EQ(example.o, example.q);
+}
+
+}  // namespace
+}  // namespace attnd::client
