@@ -1,0 +1,95 @@
+#include "server/options.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proto/codec.h"
+
+namespace attnd::server {
+namespace {
+
+constexpr int64_t kMinMemoryLimit = int64_t{16} << 20;
+
+absl::Status Bad(absl::string_view flag, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
+}
+
+absl::Status InRange(absl::string_view flag, int64_t value, int64_t min,
+                     int64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return Bad(flag, absl::StrCat("must be ", min, " to ", max, ", is ", value));
+}
+
+absl::Status InRange(absl::string_view flag, absl::Duration value,
+                     absl::Duration min, absl::Duration max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return Bad(flag, absl::StrCat("must be ", absl::FormatDuration(min), " to ",
+                                absl::FormatDuration(max), ", is ",
+                                absl::FormatDuration(value)));
+}
+
+}  // namespace
+
+bool IsLoopback(const std::string& host) {
+  return host == "::1" || host == "localhost" || absl::StartsWith(host, "127.");
+}
+
+MemoryShares DivideMemory(int64_t memory_limit_bytes) {
+  MemoryShares shares;
+  // The remaining sixteenth is for what neither counts: read buffers that a
+  // peer has filled by less than their size, headers, call state.
+  shares.transport_bytes = memory_limit_bytes / 16 * 6;
+  shares.account_bytes = memory_limit_bytes / 16 * 9;
+  shares.max_message_bytes =
+      std::min(shares.transport_bytes / 2, wire::kMaxMessageBytes);
+  return shares;
+}
+
+absl::Status ServerOptions::Validate() const {
+  if (host.empty()) return Bad("--host", "must not be empty");
+  if (!IsLoopback(host) && !allow_insecure_bind) {
+    return Bad("--host", absl::StrCat(host, " is not loopback, and traffic is ",
+                                      "neither encrypted nor authenticated; ",
+                                      "--insecure allows it"));
+  }
+  if (port < 0 && unix_socket.empty()) {
+    return Bad("--port", "-1 needs --unix_socket: nothing to listen on");
+  }
+  // sockaddr_un holds 108 bytes with the terminating zero.
+  if (unix_socket.size() > 107) {
+    return Bad("--unix_socket", "must be at most 107 bytes long");
+  }
+  const MemoryShares shares = DivideMemory(memory_limit_bytes);
+  absl::Status status = InRange("--port", port, -1, 65535);
+  status.Update(InRange("--metrics_port", metrics_port, -1, 65535));
+  status.Update(InRange("--memory_limit", memory_limit_bytes, kMinMemoryLimit,
+                        int64_t{1} << 50));
+  if (status.ok()) {
+    status.Update(InRange("--max_message", max_message_bytes, 0,
+                          shares.max_message_bytes));
+  }
+  status.Update(InRange("--drain_time", drain_time, absl::ZeroDuration(),
+                        absl::Hours(24)));
+  status.Update(InRange("--keepalive_time", keepalive_time,
+                        absl::Milliseconds(100), absl::Hours(24)));
+  status.Update(InRange("--keepalive_timeout", keepalive_timeout,
+                        absl::Milliseconds(100), absl::Hours(24)));
+  status.Update(InRange("--max_streams", max_streams_per_connection, 1,
+                        int64_t{1} << 20));
+  status.Update(
+      InRange("--max_connections", max_connections, 1, int64_t{1} << 20));
+  status.Update(
+      InRange("--max_metadata", max_metadata_bytes, 1 << 10, 1 << 20));
+  status.Update(InRange("--max_queue_requests", scheduler.max_queue_requests, 1,
+                        int64_t{1} << 20));
+  status.Update(InRange("--lanes", scheduler.lanes_per_device, 1, 64));
+  status.Update(
+      InRange("--max_batch_requests", scheduler.max_batch_requests, 1, 4096));
+  status.Update(InRange("--max_batch_delay", scheduler.max_batch_delay,
+                        absl::ZeroDuration(), absl::Seconds(10)));
+  if (status.ok()) status.Update(scheduler.Validate());
+  return status;
+}
+
+}  // namespace attnd::server
