@@ -70,8 +70,8 @@ enum class UnknownFields { kRefuse, kIgnore };
 //   UNIMPLEMENTED     a field that the schema lacks, at any depth, naming its
 //                     number and the path of its message (kRefuse only; with
 //                     kIgnore it is left out of `header`)
-// After an error both outputs are empty. `data` points into the fragments; a
-// Tensor's data elsewhere than at the top level stays in `header`.
+// After an error both outputs are empty. `data` points into the fragments; the
+// data of a Tensor that is nested deeper, or repeated, stays in `header`.
 absl::Status Decode(absl::Span<const absl::string_view> fragments,
                     UnknownFields unknown, google::protobuf::Message& header,
                     std::vector<TensorData>& data);

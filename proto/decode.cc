@@ -62,9 +62,10 @@ WireType WireTypeOf(const FieldDescriptor& field) {
   }
 }
 
-// Whether it is the data of a top-level Tensor.
+// Whether it is the data of a top-level Tensor, one that TensorData can name.
 bool IsTensorData(const Place& place) {
   return place.outer != nullptr && place.outer->outer == nullptr &&
+         !place.outer->field->is_repeated() &&
          place.field->number() == v1::Tensor::kDataFieldNumber &&
          place.field->containing_type() == v1::Tensor::descriptor();
 }

@@ -145,10 +145,10 @@ absl::Status DecodeStatus(absl::string_view bytes, absl::Status& status) {
   absl::string_view message;
   std::vector<std::pair<absl::string_view, absl::string_view>> details;
   const auto any = [&details](absl::string_view body) {
-    auto& [url, payload] = details.emplace_back();
+    auto& detail = details.emplace_back();  // type URL, payload
     return ForEachField(body, [&](Tag tag, uint64_t, absl::string_view text) {
-      if (Is(tag, 1, WireType::kBytes)) url = text;
-      if (Is(tag, 2, WireType::kBytes)) payload = text;
+      if (Is(tag, 1, WireType::kBytes)) detail.first = text;
+      if (Is(tag, 2, WireType::kBytes)) detail.second = text;
       return true;
     });
   };

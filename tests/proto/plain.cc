@@ -8,7 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
 #include "google/protobuf/descriptor.h"
-#include "google/protobuf/reflection.h"
+#include "google/protobuf/descriptor.pb.h"
+#include "google/protobuf/dynamic_message.h"
 #include "google/protobuf/unknown_field_set.h"
 
 namespace attnd::wire::testing {
@@ -90,7 +91,8 @@ void FillField(std::mt19937_64& random, const FieldDescriptor* field,
 }
 
 bool IsTensor(const FieldDescriptor& field) {
-  return field.message_type() == v1::Tensor::descriptor();
+  return !field.is_repeated() &&
+         field.message_type() == v1::Tensor::descriptor();
 }
 
 // Whether `message` holds a field or, at any depth, an enum value that its
@@ -124,6 +126,58 @@ bool HasUnknown(const Message& message) {
   return false;
 }
 
+void AddField(google::protobuf::DescriptorProto& message,
+              google::protobuf::FieldDescriptorProto::Type type, bool repeated,
+              int oneof = -1) {
+  auto& field = *message.add_field();
+  // Past 15, tags take two bytes; past 63, Seen takes two words.
+  field.set_number(3 * message.field_size());
+  field.set_name(absl::StrCat("f", field.number()));
+  field.set_type(type);
+  field.set_label(repeated ? field.LABEL_REPEATED : field.LABEL_OPTIONAL);
+  if (type == field.TYPE_MESSAGE) field.set_type_name(".attn.v1.Tensor");
+  if (type == field.TYPE_ENUM) field.set_type_name(".attn.v1.DataType");
+  if (oneof >= 0) field.set_oneof_index(oneof);
+  if (repeated && field.number() % 2 && type != field.TYPE_MESSAGE &&
+      type != field.TYPE_STRING && type != field.TYPE_BYTES) {
+    field.mutable_options()->set_packed(false);
+  }
+}
+
+// What attn.v1 does not use yet: every type of field, alone, in oneofs and
+// repeated, packed and not.
+const Message& EveryType() {
+  using google::protobuf::FieldDescriptorProto;
+  static const Message* const kType = [] {
+    v1::Tensor::descriptor();
+    google::protobuf::FileDescriptorProto file;
+    file.set_name("every_type.proto");
+    file.set_syntax("proto3");
+    file.add_dependency(v1::Tensor::descriptor()->file()->name());
+    auto& message = *file.add_message_type();
+    message.set_name("EveryType");
+    message.add_oneof_decl()->set_name("first");
+    message.add_oneof_decl()->set_name("second");
+    // A oneof's fields stand together; -1 is none.
+    for (int oneof : {-1, 0, 1}) {
+      for (int i = 1; i <= FieldDescriptorProto::Type_MAX; ++i) {
+        const auto type = static_cast<FieldDescriptorProto::Type>(i);
+        if (type == FieldDescriptorProto::TYPE_GROUP) continue;
+        AddField(message, type, false, oneof);
+        if (oneof >= 0) continue;
+        AddField(message, type, true);
+        AddField(message, type, true);
+      }
+    }
+    static google::protobuf::DescriptorPool pool(
+        google::protobuf::DescriptorPool::generated_pool());
+    static google::protobuf::DynamicMessageFactory factory(&pool);
+    factory.SetDelegateToGeneratedFactory(true);
+    return factory.GetPrototype(pool.BuildFile(file)->message_type(0));
+  }();
+  return *kType;
+}
+
 struct Decoded {
   absl::Status status;
   std::unique_ptr<Message> header;
@@ -150,7 +204,8 @@ std::vector<const Message*> AllTypes() {
           &v1::ForwardResponse::default_instance(),
           &v1::BackwardResponse::default_instance(),
           &v1::GetServerInfoRequest::default_instance(),
-          &v1::GetServerInfoResponse::default_instance()};
+          &v1::GetServerInfoResponse::default_instance(),
+          &EveryType()};
 }
 
 void FillRandom(std::mt19937_64& random, Message& message) {

@@ -18,7 +18,8 @@ namespace attnd::wire::testing {
 
 using google::protobuf::Message;
 
-// An empty message of each type that crosses the wire.
+// An empty message of each type that crosses the wire, and of one that has
+// every type of field.
 std::vector<const Message*> AllTypes();
 
 // Sets a random half of the fields at every depth, oneofs included, to random
