@@ -1,0 +1,234 @@
+// attnload: puts load on a server and says how it bears it. Flags only; the
+// work is in the files beside this one.
+
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "attnd/client.h"
+#include "client/attnload/load.h"
+#include "client/attnload/range.h"
+#include "client/attnload/report.h"
+#include "client/attnload/shape.h"
+
+namespace attnd::attnload {
+namespace {
+
+struct Flags {
+  std::string target;
+  std::string concurrency, rate;
+  std::vector<std::string> shapes;
+  std::string mix;
+  double warm_up_s = 1, duration_s = 10, timeout_s = 60;
+  std::string priority = "normal";
+  std::string json;
+  int connections = 1;
+  int attempts = 1;
+  LoadOptions load;
+};
+
+void AddFlags(CLI::App& app, Flags& f) {
+  app.add_option("target", f.target, "host:port, or unix:/path")->required();
+  app.add_option("--concurrency", f.concurrency,
+                 "Closed loop: requests in flight; 8, 1,4,32, 1:16:1 (from, "
+                 "to, step) or 1:16:*2 (factor)");
+  app.add_option("--rate", f.rate,
+                 "Open loop: requests per second at random times, in the same "
+                 "form; latency counts from the time due");
+  app.add_option("--shape", f.shapes,
+                 "What to send, e.g. forward:bf16:b1:s512:h8/2:d128:causal@0.7 "
+                 "(see below); may be given several times");
+  app.add_option("--mix", f.mix, "A file with one --shape a line")
+      ->check(CLI::ExistingFile);
+  app.add_option("--warmup", f.warm_up_s, "Seconds that do not count")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  app.add_option("--duration", f.duration_s, "Seconds per level")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 86400.0));
+  app.add_option("--requests", f.load.requests,
+                 "Requests per level, instead of --duration")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--timeout", f.timeout_s, "Deadline of each request, seconds")
+      ->capture_default_str()
+      ->check(CLI::Range(0.001, 86400.0));
+  app.add_option("--priority", f.priority, "low, normal or high")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"low", "normal", "high"}));
+  app.add_option("--max_in_flight", f.load.max_in_flight,
+                 "Open loop: requests due beyond these wait, which counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--connections", f.connections, "TCP connections")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--attempts", f.attempts,
+                 "Tries per request; above 1 the client retries what may pass")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
+  app.add_option("--check", f.load.check_share,
+                 "Share of answers of which some rows are recomputed")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--seed", f.load.seed, "Of data, mix and arrival times")
+      ->capture_default_str();
+  app.add_option("--json", f.json, "Also write results here; - is stdout");
+  app.footer(
+      "A shape is parts joined by ':', in any order, with @weight last:\n"
+      "  forward|backward  f32|f16|bf16  bBATCH  sLEN or sQ/KV  hHEADS or "
+      "hQ/KV\n"
+      "  dDIM or dHEAD/VALUE  causal  wLEFT/RIGHT  det  naive|online|fa1|fa2\n"
+      "Left out: forward:f32:b1:s512:h8:d64.\n"
+      "Exit status: 0; 1 when an answer is wrong or none came; 2 bad usage.");
+}
+
+absl::StatusOr<std::vector<Shape>> ReadShapes(const Flags& flags) {
+  std::string text;
+  if (!flags.mix.empty()) {
+    std::ifstream file(flags.mix);
+    std::stringstream content;
+    content << file.rdbuf();
+    text = content.str();
+  }
+  for (const std::string& shape : flags.shapes) {
+    absl::StrAppend(&text, "\n", shape);
+  }
+  return ParseMix(text.empty() ? "forward:f32:b1:s512:h8:d64" : text);
+}
+
+absl::StatusOr<std::vector<LevelResults>> ReadLevels(const Flags& flags) {
+  std::vector<LevelResults> levels;
+  const auto add = [&](const std::string& text, bool open) -> absl::Status {
+    if (text.empty()) return absl::OkStatus();
+    absl::StatusOr<std::vector<double>> range = ParseRange(text);
+    if (!range.ok()) return range.status();
+    for (double level : *range) {
+      if (!open && (level != std::floor(level) || level > (1 << 20))) {
+        return absl::InvalidArgumentError(
+            "--concurrency: whole numbers up to 1048576");
+      }
+      levels.push_back({open, level, {}});
+    }
+    return absl::OkStatus();
+  };
+  if (absl::Status s = add(flags.concurrency, false); !s.ok()) return s;
+  if (absl::Status s = add(flags.rate, true); !s.ok()) return s;
+  if (levels.empty()) levels.push_back({false, 1, {}});
+  return levels;
+}
+
+// On a terminal one line that changes; elsewhere a line now and then.
+class ProgressPrinter {
+ public:
+  explicit ProgressPrinter(const LevelResults& level) : level_(level) {}
+  ~ProgressPrinter() {
+    if (terminal_) std::fprintf(stderr, "\r\033[K");
+  }
+
+  void Print(const Results& results, int64_t in_flight, absl::Duration since) {
+    if (!terminal_ && ++ticks_ % 5 != 0) return;
+    std::fprintf(
+        stderr, terminal_ ? "\r\033[K%s" : "%s\n",
+        ProgressLine(level_.open_loop, level_.level, results, in_flight, since)
+            .c_str());
+  }
+
+ private:
+  const LevelResults& level_;
+  const bool terminal_ = isatty(STDERR_FILENO);
+  int ticks_ = 0;
+};
+
+client::Priority PriorityOf(const std::string& name) {
+  if (name == "low") return client::Priority::kLow;
+  return name == "high" ? client::Priority::kHigh : client::Priority::kNormal;
+}
+
+bool WriteJson(const std::string& path, const std::string& json) {
+  if (path == "-") {
+    std::cout << json << "\n";
+    return bool(std::cout.flush());
+  }
+  std::ofstream file(path);
+  file << json << "\n";
+  return bool(file.flush());
+}
+
+int Fail(int code, const absl::Status& status) {
+  std::cerr << "attnload: " << status.message() << "\n";
+  return code;
+}
+
+int Run(Flags flags) {
+  absl::StatusOr<std::vector<Shape>> shapes = ReadShapes(flags);
+  if (!shapes.ok()) return Fail(2, shapes.status());
+  absl::StatusOr<std::vector<LevelResults>> levels = ReadLevels(flags);
+  if (!levels.ok()) return Fail(2, levels.status());
+
+  client::ClientOptions client_options;
+  client_options.connections = flags.connections;
+  client_options.max_attempts = flags.attempts;
+  auto client = client::Client::Create(flags.target, client_options);
+  if (!client.ok()) return Fail(2, client.status());
+  client::CallOptions call;
+  call.timeout = absl::Seconds(flags.timeout_s);
+  absl::StatusOr<client::ServerInfo> info = (*client)->GetServerInfo(call);
+  if (!info.ok()) return Fail(1, info.status());
+  std::cerr << "attnd " << info->version << " at " << flags.target;
+  for (const client::Device& device : info->devices) {
+    std::cerr << ", " << device.kind << ":" << device.index << " "
+              << device.name;
+  }
+  std::cerr << "\n";
+
+  flags.load.warm_up = absl::Seconds(flags.warm_up_s);
+  flags.load.duration = absl::Seconds(flags.duration_s);
+  call.priority = PriorityOf(flags.priority);
+  flags.load.call = call;
+  Workload workload(*shapes, flags.load.seed);
+  bool good = true;
+  for (LevelResults& level : *levels) {
+    flags.load.open_loop = level.open_loop;
+    flags.load.level = level.level;
+    ProgressPrinter printer(level);
+    level.results =
+        RunLoad(**client, workload, flags.load,
+                [&printer](const Results& results, int64_t in_flight,
+                           absl::Duration since) {
+                  printer.Print(results, in_flight, since);
+                });
+    good &= level.results.ok > 0 && level.results.answers_wrong == 0;
+  }
+
+  // With JSON on stdout, the table is for whoever watches.
+  (flags.json == "-" ? std::cerr : std::cout) << Table(*shapes, *levels);
+  if (!flags.json.empty() &&
+      !WriteJson(flags.json, Json(flags.target, *shapes, *levels))) {
+    return Fail(1, absl::UnknownError("cannot write " + flags.json));
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace attnd::attnload
+
+int main(int argc, char** argv) {
+  CLI::App app{"Puts load on an attnd server and measures how it bears it"};
+  attnd::attnload::Flags flags;
+  attnd::attnload::AddFlags(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  return attnd::attnload::Run(std::move(flags));
+}

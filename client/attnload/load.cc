@@ -1,0 +1,246 @@
+#include "client/attnload/load.h"
+
+#include <sys/prctl.h>
+
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "client/attnload/arrivals.h"
+
+namespace attnd::attnload {
+namespace {
+
+// Checks answers on a thread of its own, so that checking delays none.
+class Checker {
+ public:
+  Checker(Workload& workload, Recorder& recorder, int rows, uint64_t seed)
+      : workload_(workload), recorder_(recorder), rows_(rows), random_(seed) {
+    thread_ = std::thread([this] { Loop(); });
+  }
+  // Checks what is left.
+  ~Checker() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+
+  void Add(size_t shape, std::unique_ptr<Answer> answer) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      waiting_.emplace_back(shape, std::move(answer));
+    }
+    changed_.notify_one();
+  }
+  // Whether it keeps up; else answers would pile up here.
+  bool keeps_up() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return waiting_.size() < 4;
+  }
+
+ private:
+  void Loop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+      if (waiting_.empty()) return;
+      auto [shape, answer] = std::move(waiting_.front());
+      waiting_.pop_front();
+      lock.unlock();
+      Payload& payload = workload_.payload(shape);
+      recorder_.RecordCheck(CheckRows(payload, *answer, rows_, random_));
+      payload.GiveBack(std::move(answer));
+      lock.lock();
+    }
+  }
+
+  Workload& workload_;
+  Recorder& recorder_;
+  const int rows_;
+  std::mt19937_64 random_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<size_t, std::unique_ptr<Answer>>> waiting_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+class Load {
+ public:
+  Load(client::Client& client, Workload& workload, const LoadOptions& options)
+      : client_(client),
+        workload_(workload),
+        options_(options),
+        recorder_(workload.shapes().size()),
+        random_(options.seed + 2),
+        mix_(workload.shapes(), options.seed + 3),
+        arrivals_(options.level, options.seed + 4),
+        limit_(options.open_loop
+                   ? options.max_in_flight
+                   : std::max<int64_t>(1, std::llround(options.level))),
+        start_(Clock::now()) {
+    checker_.emplace(workload, recorder_, options.check_rows, options.seed + 1);
+  }
+
+  void Run();
+  Results results() const { return recorder_.results(); }
+  int64_t in_flight() const {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return in_flight_;
+  }
+  Clock::time_point start() const { return start_; }
+
+ private:
+  // When the next request is due; waits until then, and for its turn.
+  Clock::time_point WaitUntilDue();
+  void Send(Clock::time_point due);
+
+  client::Client& client_;
+  Workload& workload_;
+  const LoadOptions& options_;
+  Recorder recorder_;
+  std::optional<Checker> checker_;
+  std::mt19937_64 random_;
+  MixPicker mix_;
+  PoissonArrivals arrivals_;
+  const int64_t limit_;
+  const Clock::time_point start_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable ended_;
+  int64_t in_flight_ = 0;
+};
+
+Clock::time_point Load::WaitUntilDue() {
+  Clock::time_point due;
+  if (options_.open_loop) {
+    due = start_ + absl::ToChronoNanoseconds(arrivals_.Next());
+    std::this_thread::sleep_until(due);
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  ended_.wait(lock, [this] { return in_flight_ < limit_; });
+  ++in_flight_;
+  recorder_.RecordInFlight(in_flight_);
+  return options_.open_loop ? due : Clock::now();
+}
+
+void Load::Send(Clock::time_point due) {
+  const size_t shape = mix_.Next();
+  Payload& payload = workload_.payload(shape);
+  Recorder::Outcome outcome;
+  outcome.shape = shape;
+  outcome.due = due;
+  outcome.measured =
+      due >= start_ + absl::ToChronoNanoseconds(options_.warm_up);
+  outcome.bytes =
+      payload.shape().input_bytes() + payload.shape().output_bytes();
+  const bool check =
+      std::bernoulli_distribution(options_.check_share)(random_) &&
+      checker_->keeps_up();
+  std::shared_ptr<Answer> answer = payload.TakeAnswer();
+  if (check) Payload::Poison(*answer);
+
+  auto done = [this, outcome, check, &payload,
+               answer](absl::StatusOr<client::Report> report) mutable {
+    outcome.end = Clock::now();
+    recorder_.Record(outcome, report);
+    if (check && report.ok()) {
+      checker_->Add(outcome.shape,
+                    std::make_unique<Answer>(std::move(*answer)));
+    } else {
+      payload.GiveBack(std::make_unique<Answer>(std::move(*answer)));
+    }
+    // Notified under the lock: Run may return, and this end, right after.
+    std::lock_guard<std::mutex> lock(mutex_);
+    --in_flight_;
+    ended_.notify_one();
+  };
+  if (payload.shape().backward) {
+    client_.BackwardAsync(payload.Backward(*answer), options_.call, done);
+  } else {
+    client_.ForwardAsync(payload.Forward(*answer), options_.call, done);
+  }
+}
+
+void Load::Run() {
+  // Wakes at the time due, not up to 50 us later.
+  prctl(PR_SET_TIMERSLACK, 1);
+  const Clock::time_point end =
+      start_ + absl::ToChronoNanoseconds(options_.warm_up + options_.duration);
+  int64_t measured = 0;
+  while (true) {
+    const Clock::time_point due = WaitUntilDue();
+    const bool over =
+        options_.requests > 0 ? measured >= options_.requests : due >= end;
+    if (over) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      --in_flight_;
+      break;
+    }
+    if (due >= start_ + absl::ToChronoNanoseconds(options_.warm_up)) ++measured;
+    Send(due);
+  }
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ended_.wait(lock, [this] { return in_flight_ == 0; });
+  }
+  checker_.reset();  // checks the rest
+}
+
+// Calls `progress` every second until it ends.
+class Ticker {
+ public:
+  Ticker(const Load& load, const Progress& progress) {
+    thread_ = std::thread([this, &load, &progress] {
+      std::unique_lock<std::mutex> lock(mutex_);
+      while (!changed_.wait_for(lock, std::chrono::seconds(1),
+                                [this] { return ending_; })) {
+        progress(load.results(), load.in_flight(),
+                 absl::FromChrono(Clock::now() - load.start()));
+      }
+    });
+  }
+  ~Ticker() {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Workload::Workload(std::vector<Shape> shapes, uint64_t seed)
+    : shapes_(std::move(shapes)) {
+  for (const Shape& shape : shapes_) {
+    payloads_.push_back(std::make_unique<Payload>(shape, seed++));
+  }
+}
+
+Results RunLoad(client::Client& client, Workload& workload,
+                const LoadOptions& options, const Progress& progress) {
+  Load load(client, workload, options);
+  {
+    Ticker ticker(load, progress);
+    load.Run();
+  }
+  return load.results();
+}
+
+}  // namespace attnd::attnload

@@ -1,0 +1,75 @@
+#include "client/attnload/recorder.h"
+
+#include <algorithm>
+
+namespace attnd::attnload {
+
+double Results::bytes() const {
+  double total = 0;
+  for (const ShapeResults& shape : shapes) total += double(shape.bytes);
+  return total;
+}
+
+double Results::flops() const {
+  double total = 0;
+  for (const ShapeResults& shape : shapes) total += shape.flops;
+  return total;
+}
+
+double Results::PerSecond(double amount) const {
+  const double seconds = absl::ToDoubleSeconds(elapsed);
+  return seconds > 0 ? amount / seconds : 0;
+}
+
+Recorder::Recorder(size_t shapes) { results_.shapes.resize(shapes); }
+
+void Recorder::Record(const Outcome& outcome,
+                      const absl::StatusOr<client::Report>& report) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const absl::StatusCode code = report.status().code();
+  ++results_.sent_by_code[code];
+  if (!report.ok()) {
+    results_.first_error.emplace(code, std::string(report.status().message()));
+  }
+  if (!outcome.measured) return;
+  if (!any_measured_ || outcome.due < first_due_) first_due_ = outcome.due;
+  if (!any_measured_ || outcome.end > last_end_) last_end_ = outcome.end;
+  any_measured_ = true;
+  if (!report.ok()) {
+    ++results_.failed;
+    return;
+  }
+  ++results_.ok;
+  const absl::Duration latency = absl::FromChrono(outcome.end - outcome.due);
+  results_.latency.Record(latency);
+  ShapeResults& shape = results_.shapes[outcome.shape];
+  shape.latency.Record(latency);
+  shape.bytes += outcome.bytes;
+  shape.flops += report->flops;
+  results_.queue += report->queue;
+  results_.upload += report->upload;
+  results_.compute += report->compute;
+  results_.download += report->download;
+  results_.batch_requests += report->batch_requests;
+}
+
+void Recorder::RecordCheck(const RowVerdict& verdict) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ++results_.answers_checked;
+  if (!verdict.right()) ++results_.answers_wrong;
+  results_.rows.Merge(verdict);
+}
+
+void Recorder::RecordInFlight(int64_t in_flight) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  results_.in_flight_peak = std::max(results_.in_flight_peak, in_flight);
+}
+
+Results Recorder::results() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Results results = results_;
+  if (any_measured_) results.elapsed = absl::FromChrono(last_end_ - first_due_);
+  return results;
+}
+
+}  // namespace attnd::attnload

@@ -1,0 +1,14 @@
+#ifndef ATTND_TESTS_CLIENT_ATTNLOAD_PLAIN_ATTENTION_H_
+#define ATTND_TESTS_CLIENT_ATTNLOAD_PLAIN_ATTENTION_H_
+
+#include "client/attnload/payload.h"
+
+namespace attnd::attnload {
+
+// A small attention of its own, in float, outputs rounded to the type: what
+// any server that is right may answer. For small shapes.
+void ComputePlainly(const Payload& payload, Answer& answer);
+
+}  // namespace attnd::attnload
+
+#endif  // ATTND_TESTS_CLIENT_ATTNLOAD_PLAIN_ATTENTION_H_

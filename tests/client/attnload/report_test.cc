@@ -1,0 +1,60 @@
+#include "client/attnload/report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace attnd::attnload {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two answers of 10 and 20 ms within 100 ms, and one error.
+LevelResults SomeLevel() {
+  Recorder recorder(1);
+  const Clock::time_point start{};
+  client::Report report;
+  report.flops = 1e9;
+  report.queue = absl::Milliseconds(2);
+  report.compute = absl::Milliseconds(5);
+  report.batch_requests = 4;
+  using std::chrono::milliseconds;
+  recorder.Record({0, true, start, start + milliseconds(10), 1000}, report);
+  recorder.Record(
+      {0, true, start + milliseconds(80), start + milliseconds(100), 1000},
+      report);
+  recorder.Record({0, true, start, start + milliseconds(1), 1000},
+                  absl::ResourceExhaustedError("the queue is full"));
+  return {true, 20, recorder.results()};
+}
+
+TEST(Report, TableHasLatenciesRatesPhasesAndErrors) {
+  const std::string table = Table({*ParseShape("s2:h1:d4")}, {SomeLevel()});
+  EXPECT_THAT(table, HasSubstr("20/s"));
+  EXPECT_THAT(table, HasSubstr("p99.9"));
+  EXPECT_THAT(table, HasSubstr("RESOURCE_EXHAUSTED"));
+  EXPECT_THAT(table, HasSubstr("the queue is full"));
+}
+
+TEST(Report, JsonHasTheNumbers) {
+  const auto json = nlohmann::json::parse(
+      Json("host:1", {*ParseShape("s2:h1:d4")}, {SomeLevel()}));
+  const auto& level = json["levels"][0];
+  EXPECT_EQ(level["loop"], "open");
+  EXPECT_EQ(level["rate_per_s"], 20);
+  EXPECT_EQ(level["ok"], 2);
+  EXPECT_EQ(level["failed"], 1);
+  EXPECT_DOUBLE_EQ(level["elapsed_s"], 0.1);
+  EXPECT_DOUBLE_EQ(level["requests_per_s"], 20);
+  EXPECT_DOUBLE_EQ(level["tflops"], 0.02);
+  EXPECT_DOUBLE_EQ(level["gigabytes_per_s"], 2e-5);
+  EXPECT_DOUBLE_EQ(level["latency"]["max_s"], 0.02);
+  EXPECT_DOUBLE_EQ(level["server_mean_s"]["compute"], 0.005);
+  EXPECT_EQ(level["mean_batch_requests"], 4);
+  EXPECT_EQ(level["sent_by_code"]["RESOURCE_EXHAUSTED"], 1);
+}
+
+}  // namespace
+}  // namespace attnd::attnload
