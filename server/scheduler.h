@@ -18,12 +18,14 @@
 
 namespace attnd::server {
 
+// Of memory and queue, one client leaves others some room: see
+// client_shares.h.
 struct SchedulerOptions {
   // Behaviour.
   int64_t memory_bytes = int64_t{1} << 30;  // of the byte account
-  int64_t max_queue_requests = 1024;
+  int64_t max_queue_requests = 1024;        // waiting, not running
   double max_queue_flops = 1e15;
-  double max_request_flops = 1e14;
+  double max_request_flops = 1e14;  // at most max_queue_flops
   // Performance.
   int lanes_per_device = 2;
   // With two or more lanes, the first takes only requests up to this cost.
@@ -31,7 +33,11 @@ struct SchedulerOptions {
   int max_batch_requests = 64;
   double max_batch_flops = 1e9;  // a group stops growing at this cost
   absl::Duration max_batch_delay = absl::ZeroDuration();
+  // Memory of sent results that each device keeps for the next ones. Never
+  // more than the account has free.
+  int64_t max_idle_output_bytes = int64_t{64} << 20;
 
+  // INVALID_ARGUMENT naming the option and its range.
   absl::Status Validate() const;
 };
 
@@ -47,8 +53,9 @@ struct SchedulerStats {
 // Thread-safe.
 class Scheduler {
  public:
-  // `backends` outlive the scheduler; one set of lanes each, at least one.
-  // `on_device_fault` is called once per device that is taken out of service.
+  // `backends` (1 to 64) outlive the scheduler; one set of lanes each.
+  // `on_device_fault` is called once per device that is taken out of service,
+  // on a lane's thread, before the work that it broke completes.
   static absl::StatusOr<std::unique_ptr<Scheduler>> Create(
       const SchedulerOptions& options, std::vector<Backend*> backends,
       absl::AnyInvocable<void(int device, const absl::Status&)>
@@ -56,18 +63,22 @@ class Scheduler {
   // Drains with no time left.
   ~Scheduler();
 
-  // Never blocks. OK: work->done will be called exactly once. Otherwise it
-  // never is, nothing of `work` is kept, and release_inputs is not called:
+  // Never blocks. OK: work->done will be called exactly once, maybe before
+  // this returns. Otherwise it never is, nothing of `work` is kept, and
+  // release_inputs is not called:
   //   INVALID_ARGUMENT    could never fit (memory or FLOPs limit)
   //   RESOURCE_EXHAUSTED  queue or memory full now; carries RetryInfo
   //   UNIMPLEMENTED       valid, but no device has a kernel for it
   //   UNAVAILABLE         draining, or no device is in service
   //   DEADLINE_EXCEEDED, CANCELLED
+  // Queued work whose deadline passes completes with DEADLINE_EXCEEDED when a
+  // lane next looks for work or anyone submits; to have it sooner, cancel.
   absl::Status Submit(std::shared_ptr<Work> work);
 
   // Marks `work` cancelled. Queued: completes it with CANCELLED (or
   // DEADLINE_EXCEEDED past its deadline) now. Running: its kernel stops at the
-  // next poll and it completes so then. Completed: nothing.
+  // next poll and it completes so then. Completed: nothing. Not yet submitted:
+  // Submit will refuse it.
   void Cancel(const std::shared_ptr<Work>& work);
 
   // Refuses new work, lets what was admitted finish until `deadline`, then

@@ -48,15 +48,17 @@ struct Work {
   Priority priority = Priority::kNormal;
   std::string client;  // whose fair share this counts against
   absl::Time deadline = absl::InfiniteFuture();
-  // Called exactly once after a successful Submit, on a lane's thread or the
-  // one that cancels; must not block. Errors: what the backend said,
-  // CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE (drained), INTERNAL.
+  // Called exactly once after a successful Submit, on a lane's thread or one
+  // that submits, cancels or drains; must not block. Errors: what the backend
+  // said (its device broke), RESOURCE_EXHAUSTED with RetryInfo (no memory on
+  // the device), CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE (drained, or no
+  // device left).
   absl::AnyInvocable<void(absl::StatusOr<WorkResult>)> done;
 
   // Anyone may cancel; see Scheduler::Cancel.
   CancelToken cancel;
 
-  // Filled by the scheduler.
+  // The scheduler's own.
   uint64_t id = 0;
   absl::Time admitted;
   std::shared_ptr<Charge> charge;  // its bytes on the account

@@ -1,0 +1,114 @@
+#include "server/admission.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/field_error.h"
+#include "server/group_run.h"
+#include "server/scheduler.h"
+
+namespace attnd::server {
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+int64_t SaturatingAdd(int64_t a, int64_t b) {
+  return a > kMost - b ? kMost : a + b;
+}
+
+// Adds what `problem` needs on device `device` to its scratch in `bytes`, and
+// clears its bit in `devices` if it has no kernel.
+void MeasureProblem(const Backend& backend, int device, Op op,
+                    const Problem& problem, const GroupOptions& options,
+                    Footprint& footprint, int64_t& bytes, absl::Status& why) {
+  const uint64_t bit = uint64_t{1} << device;
+  if ((footprint.devices & bit) == 0) return;
+  absl::Status status = backend.Supports(op, problem, options);
+  if (!status.ok()) {
+    footprint.devices &= ~bit;
+    why = std::move(status);
+    return;
+  }
+  bytes = SaturatingAdd(bytes, backend.ScratchBytes(op, problem, options));
+}
+
+}  // namespace
+
+int64_t Footprint::bytes() const {
+  return SaturatingAdd(SaturatingAdd(input_bytes, output_bytes), scratch_bytes);
+}
+
+absl::StatusOr<Footprint> Measure(const Request& request,
+                                  absl::Span<Backend* const> backends) {
+  const RequestSpec& spec = request.spec();
+  Footprint footprint;
+  footprint.key = {spec.op,
+                   request.input(TensorId::kQ).spec.dtype,
+                   request.input(TensorId::kQ).spec.shape.back(),
+                   request.input(TensorId::kV).spec.shape.back(),
+                   {spec.algorithm, spec.deterministic}};
+  footprint.input_bytes = DeviceInputBytes(request);
+  footprint.output_bytes = PooledOutputBytes(request);
+  footprint.flops = request.flops();
+
+  const std::unique_ptr<BoundRequest> bound = request.Bind({}, nullptr);
+  absl::Status why;
+  for (int device = 0; device < backends.size(); ++device) {
+    footprint.devices |= uint64_t{1} << device;
+    int64_t scratch = 0;
+    const auto measure = [&](const Problem& problem) {
+      MeasureProblem(*backends[device], device, spec.op, problem,
+                     footprint.key.options, footprint, scratch, why);
+    };
+    for (const ForwardArgs& args : bound->forward) measure(args.problem);
+    for (const BackwardArgs& args : bound->backward) measure(args.problem);
+    if ((footprint.devices >> device & 1) != 0) {
+      footprint.scratch_bytes = std::max(footprint.scratch_bytes, scratch);
+    }
+  }
+  if (footprint.devices == 0) return why;
+  return footprint;
+}
+
+absl::Status CheckEverFits(const Footprint& footprint,
+                           const SchedulerOptions& options) {
+  if (footprint.flops > options.max_request_flops) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request takes ", footprint.flops,
+                     " FLOPs, more than the limit of ",
+                     options.max_request_flops, " for one request"));
+  }
+  const int64_t bytes = footprint.bytes();
+  if (bytes <= options.memory_bytes) return absl::OkStatus();
+  const std::string description =
+      absl::StrCat("the request takes ", bytes, " bytes (inputs ",
+                   footprint.input_bytes, ", outputs ", footprint.output_bytes,
+                   ", scratch ", footprint.scratch_bytes,
+                   "), more than the memory limit of ", options.memory_bytes);
+  // When it is the algorithm's own doing, say which field to change.
+  if (bytes - footprint.scratch_bytes <= options.memory_bytes) {
+    return FieldError("options.algorithm", description);
+  }
+  return absl::InvalidArgumentError(description);
+}
+
+void RateEstimate::Add(double cost, absl::Duration elapsed) {
+  if (elapsed <= absl::ZeroDuration()) return;
+  const double rate = cost / absl::ToDoubleSeconds(elapsed);
+  // Old groups count for less: about the last eight.
+  cost_per_second_ =
+      cost_per_second_ == 0 ? rate : cost_per_second_ * 0.875 + rate * 0.125;
+}
+
+absl::Duration RateEstimate::RetryDelay(double cost, int lanes) const {
+  constexpr absl::Duration kLeast = absl::Milliseconds(10);
+  constexpr absl::Duration kMostDelay = absl::Seconds(5);
+  if (cost_per_second_ == 0) return absl::Milliseconds(100);
+  const absl::Duration needed =
+      absl::Seconds(cost / (cost_per_second_ * std::max(1, lanes)));
+  return std::clamp(needed, kLeast, kMostDelay);
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,213 @@
+#include "tests/server/fakes/identity_backend.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "absl/time/clock.h"
+
+namespace attnd::server {
+namespace {
+
+using Stage = IdentityBackend::Stage;
+
+int64_t Rounded(int64_t bytes) {
+  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+}
+
+struct FreeMemory {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+using Memory = std::unique_ptr<std::byte, FreeMemory>;
+
+Memory NewMemory(int64_t bytes) {
+  return Memory(static_cast<std::byte*>(
+      std::aligned_alloc(kTensorAlignment, Rounded(bytes))));
+}
+
+void CopyOrZero(const ConstTensorView& from, int64_t from_bytes,
+                const TensorView& to, int64_t to_bytes) {
+  if (!to || to_bytes == 0) return;
+  if (from_bytes == to_bytes && from.dtype == to.dtype) {
+    std::memcpy(to.data, from.data, to_bytes);
+  } else {
+    std::memset(to.data, 0, to_bytes);
+  }
+}
+
+// One problem's tensors are contiguous in every layout; rows of LSE are not
+// when it is packed.
+void ZeroRows(const Problem& p, const RowView& rows) {
+  if (!rows || p.q_len == 0) return;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    for (int64_t h = 0; h < p.q_heads; ++h) {
+      float* row = rows.data + b * rows.batch_stride + h * rows.head_stride;
+      std::fill_n(row, p.q_len, 0.0f);
+    }
+  }
+}
+
+int64_t Bytes(const Problem& p, int64_t tokens, int64_t heads, int64_t dim,
+              DType dtype) {
+  return p.batch * tokens * heads * dim * SizeOf(dtype);
+}
+
+void Run(const ForwardArgs& args) {
+  const Problem& p = args.problem;
+  CopyOrZero(p.q, Bytes(p, p.q_len, p.q_heads, p.head_dim, p.q.dtype), args.o,
+             Bytes(p, p.q_len, p.q_heads, p.value_dim, args.o.dtype));
+  ZeroRows(p, args.lse);
+}
+
+void Run(const BackwardArgs& args) {
+  const Problem& p = args.problem;
+  CopyOrZero(p.q, Bytes(p, p.q_len, p.q_heads, p.head_dim, p.q.dtype), args.dq,
+             Bytes(p, p.q_len, p.q_heads, p.head_dim, args.dq.dtype));
+  for (const KvSegment& s : p.kv) {
+    CopyOrZero(s.k, Bytes(p, s.len, p.kv_heads, p.head_dim, s.k.dtype), s.dk,
+               Bytes(p, s.len, p.kv_heads, p.head_dim, s.dk.dtype));
+    CopyOrZero(s.v, Bytes(p, s.len, p.kv_heads, p.value_dim, s.v.dtype), s.dv,
+               Bytes(p, s.len, p.kv_heads, p.value_dim, s.dv.dtype));
+  }
+}
+
+class IdentityStream : public Stream {
+ public:
+  explicit IdentityStream(IdentityBackend& backend) : backend_(backend) {}
+
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) override {
+    absl::Status status = backend_.On(Stage::kAllocate, {});
+    if (!status.ok()) return status;
+    for (Block& block : blocks_) {
+      if (block.used || block.bytes < bytes) continue;
+      block.used = true;
+      return block.memory.get();
+    }
+    blocks_.push_back({NewMemory(bytes), bytes, true});
+    return blocks_.back().memory.get();
+  }
+
+  absl::StatusOr<std::byte*> MapOutput(HostSpan host) override {
+    absl::Status status = backend_.On(Stage::kMapOutput, {});
+    if (!status.ok()) return status;
+    return host.data();
+  }
+
+  absl::Status Upload(absl::Span<const ConstHostSpan> from,
+                      std::byte* to) override {
+    const absl::Time start = absl::Now();
+    absl::Status status = backend_.On(Stage::kUpload, {});
+    if (!status.ok()) return status;
+    for (const ConstHostSpan& span : from) {
+      std::memcpy(to, span.data(), span.size());
+      to += span.size();
+    }
+    times_.upload += absl::Now() - start;
+    return absl::OkStatus();
+  }
+
+  absl::Status Forward(absl::Span<const ForwardArgs> group,
+                       const GroupOptions&) override {
+    return RunGroup(group);
+  }
+  absl::Status Backward(absl::Span<const BackwardArgs> group,
+                        const GroupOptions&) override {
+    return RunGroup(group);
+  }
+
+  absl::Status Download(const std::byte*, HostSpan) override {
+    return backend_.On(Stage::kDownload, {});
+  }
+
+  absl::StatusOr<PhaseTimes> Wait() override {
+    absl::Status status = backend_.On(Stage::kWait, {});
+    if (!status.ok()) return status;
+    return std::exchange(times_, {});
+  }
+
+  // Keeps its memory, so that no page is touched for the first time twice.
+  void Reset() override {
+    int64_t kept = 0;
+    for (Block& block : blocks_) {
+      block.used = false;
+      kept += block.bytes;
+    }
+    if (kept > kMaxKeptBytes) blocks_.clear();
+  }
+
+ private:
+  static constexpr int64_t kMaxKeptBytes = int64_t{256} << 20;
+  struct Block {
+    Memory memory;
+    int64_t bytes;
+    bool used;
+  };
+
+  template <typename Args>
+  absl::Status RunGroup(absl::Span<const Args> group) {
+    const absl::Time start = absl::Now();
+    std::vector<const Problem*> problems;
+    for (const Args& args : group) problems.push_back(&args.problem);
+    absl::Status status = backend_.On(Stage::kRun, problems);
+    if (!status.ok()) return status;
+    for (const Args& args : group) Run(args);
+    times_.compute += absl::Now() - start;
+    return absl::OkStatus();
+  }
+
+  IdentityBackend& backend_;
+  std::vector<Block> blocks_;
+  PhaseTimes times_;
+};
+
+}  // namespace
+
+std::byte* CountingHostMemory::Allocate(int64_t bytes) {
+  if (live_bytes_ + bytes > limit_bytes_) return nullptr;
+  live_bytes_ += bytes;
+  ++allocations_;
+  return NewMemory(bytes).release();
+}
+
+void CountingHostMemory::Free(std::byte* memory, int64_t bytes) {
+  live_bytes_ -= bytes;
+  std::free(memory);
+}
+
+IdentityBackend::IdentityBackend(int index)
+    : memory_(std::make_shared<CountingHostMemory>()) {
+  device_.kind = "fake";
+  device_.name = "identity";
+  device_.index = index;
+  device_.memory_bytes = int64_t{1} << 40;
+}
+
+absl::StatusOr<std::unique_ptr<Stream>> IdentityBackend::NewStream() {
+  return std::make_unique<IdentityStream>(*this);
+}
+
+absl::Status IdentityBackend::Supports(Op, const Problem&,
+                                       const GroupOptions&) const {
+  return absl::OkStatus();
+}
+
+KernelInfo IdentityBackend::Kernel(Op, const Problem&,
+                                   const GroupOptions& options) const {
+  return {options.algorithm == Algorithm::kAuto ? Algorithm::kFlashAttention2
+                                                : options.algorithm,
+          "identity"};
+}
+
+// As a device that materialises S would need for the naive algorithm.
+int64_t IdentityBackend::ScratchBytes(Op, const Problem& problem,
+                                      const GroupOptions& options) const {
+  if (options.algorithm != Algorithm::kNaive) return 0;
+  int64_t columns = 0;
+  for (const KvSegment& s : problem.kv) columns += s.len;
+  return problem.q_len * columns * 4;
+}
+
+absl::Status IdentityBackend::On(Stage, Group) { return absl::OkStatus(); }
+
+}  // namespace attnd::server

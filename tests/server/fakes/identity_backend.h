@@ -1,0 +1,67 @@
+#ifndef ATTND_TESTS_SERVER_FAKES_IDENTITY_BACKEND_H_
+#define ATTND_TESTS_SERVER_FAKES_IDENTITY_BACKEND_H_
+
+// A device that computes nothing: O is Q's bytes (0 where shapes or types
+// differ), LSE is 0, and dQ, dK, dV are Q's, K's and V's. What is left is
+// copying, so it shows what transport and scheduling cost, and other fakes
+// build on it.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+
+namespace attnd::server {
+
+// Counts what it gave out; may be told to run out.
+class CountingHostMemory : public HostMemory {
+ public:
+  std::byte* Allocate(int64_t bytes) override;
+  void Free(std::byte* memory, int64_t bytes) override;
+
+  int64_t live_bytes() const { return live_bytes_; }
+  int64_t allocations() const { return allocations_; }
+  void set_limit_bytes(int64_t bytes) { limit_bytes_ = bytes; }
+
+ private:
+  std::atomic<int64_t> live_bytes_{0};
+  std::atomic<int64_t> allocations_{0};
+  std::atomic<int64_t> limit_bytes_{int64_t{1} << 60};
+};
+
+class IdentityBackend : public Backend {
+ public:
+  // What a stream is about to do.
+  enum class Stage { kAllocate, kMapOutput, kUpload, kRun, kDownload, kWait };
+  // The problems of a kRun; empty otherwise.
+  using Group = absl::Span<const Problem* const>;
+
+  explicit IdentityBackend(int index = 0);
+
+  const DeviceInfo& device() const override { return device_; }
+  std::shared_ptr<HostMemory> host_memory() override { return memory_; }
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream() override;
+  absl::Status Supports(Op op, const Problem& problem,
+                        const GroupOptions& options) const override;
+  KernelInfo Kernel(Op op, const Problem& problem,
+                    const GroupOptions& options) const override;
+  int64_t ScratchBytes(Op op, const Problem& problem,
+                       const GroupOptions& options) const override;
+
+  CountingHostMemory& memory() { return *memory_; }
+
+  // Called by streams, on their threads, before each stage.
+  virtual absl::Status On(Stage stage, Group group);
+
+ private:
+  DeviceInfo device_;
+  std::shared_ptr<CountingHostMemory> memory_;
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_TESTS_SERVER_FAKES_IDENTITY_BACKEND_H_

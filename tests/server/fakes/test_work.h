@@ -1,0 +1,66 @@
+#ifndef ATTND_TESTS_SERVER_FAKES_TEST_WORK_H_
+#define ATTND_TESTS_SERVER_FAKES_TEST_WORK_H_
+
+// Work as a front would fill it, over random data, that remembers what became
+// of it.
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/work.h"
+
+namespace attnd::server {
+
+// Forward of one batch with one head unless it says more.
+struct WorkShape {
+  Op op = Op::kForward;
+  DType dtype = DType::kF32;
+  int64_t q_len = 1;
+  int64_t kv_len = 1;
+  int64_t heads = 1;
+  int64_t dim = 8;
+  Algorithm algorithm = Algorithm::kAuto;
+  Priority priority = Priority::kNormal;
+  std::string client = "client";
+  absl::Time deadline = absl::InfiniteFuture();
+  size_t piece_bytes = 1000;  // inputs come in pieces of this size
+};
+
+class TestWork {
+ public:
+  explicit TestWork(const WorkShape& shape);
+
+  const std::shared_ptr<Work>& work() const { return work_; }
+  // Q's bytes, which an identity backend returns as O.
+  const std::vector<std::byte>& q() const { return data_->q; }
+
+  // Waits for `done` and returns what it got, outputs included, once.
+  absl::StatusOr<WorkResult> Await();
+  absl::Status AwaitStatus() { return Await().status(); }
+  int done_calls() const;
+  int release_calls() const;
+
+ private:
+  struct Data {
+    mutable std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::byte> q, kv, row;
+    std::optional<absl::StatusOr<WorkResult>> result;
+    int done_calls = 0;
+    int release_calls = 0;
+  };
+
+  std::shared_ptr<Data> data_;
+  std::shared_ptr<Work> work_;
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_TESTS_SERVER_FAKES_TEST_WORK_H_
