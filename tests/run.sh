@@ -60,7 +60,6 @@ if [ "$preset" = thread ]; then
   chosen=(-L no_rpc)
 fi
 step "build ($preset)"
-# Ninja rewrites one line on a terminal, and is silent elsewhere: say how far.
 NINJA_STATUS='[%f/%t %es] ' cmake --build "build/$preset" -j "$jobs" "${targets[@]}"
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}
