@@ -1,5 +1,6 @@
 #include "proto/grpc_bytes.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -22,8 +23,14 @@ void DropSlice(void* shared) {
   delete borrow;
 }
 
-bool IsBorrowed(const Piece& piece) {
-  return piece.borrowed.size() >= kCopyBelowBytes;
+// The size from which pieces are borrowed.
+int64_t BorrowFrom(absl::Span<const Piece> pieces) {
+  int64_t total = 0;
+  for (const Piece& piece : pieces) {
+    total += piece.owned.size() + piece.borrowed.size();
+  }
+  return total <= kCopiedMessageBytes ? kCopiedMessageBytes + 1
+                                      : kCopiedPieceBytes;
 }
 
 }  // namespace
@@ -47,8 +54,12 @@ void ReceivedBytes::Release() {
 
 grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,
                               absl::AnyInvocable<void()> release) {
-  int64_t borrowed = 0;
-  for (const Piece& piece : pieces) borrowed += IsBorrowed(piece);
+  const int64_t borrow_from = BorrowFrom(pieces);
+  const auto is_borrowed = [borrow_from](const Piece& piece) {
+    return static_cast<int64_t>(piece.borrowed.size()) >= borrow_from;
+  };
+  const int64_t borrowed =
+      std::count_if(pieces.begin(), pieces.end(), is_borrowed);
   Borrow* borrow =
       borrowed == 0 ? nullptr : new Borrow{{borrowed}, std::move(release)};
 
@@ -61,7 +72,7 @@ grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,
   };
   for (const Piece& piece : pieces) {
     copied += piece.owned;
-    if (!IsBorrowed(piece)) {
+    if (!is_borrowed(piece)) {
       copied.append(piece.borrowed.data(), piece.borrowed.size());
       continue;
     }

@@ -3,6 +3,7 @@
 
 // Between the codec's views and gRPC's buffers, without copying tensors.
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -36,11 +37,13 @@ class ReceivedBytes {
   std::vector<absl::string_view> fragments_;
 };
 
-// Borrowed bytes below this are copied next to our own instead: wrapping them
-// costs more, and the smallest messages become a single slice.
-inline constexpr size_t kCopyBelowBytes = 1024;
+// What is copied next to our own bytes instead of borrowed, because counting
+// references costs more: pieces below the first, and whole messages up to the
+// second, which become a single slice.
+inline constexpr int64_t kCopiedPieceBytes = 1024;
+inline constexpr int64_t kCopiedMessageBytes = 8192;
 
-// `pieces` as one message whose larger borrowed bytes are the caller's memory.
+// `pieces` as one message whose larger borrowed pieces are the caller's memory.
 // `release` (may be null) runs exactly once, as soon as gRPC has dropped the
 // last reference to it: before this returns when nothing is borrowed, else on
 // any thread, possibly inside gRPC, so that it must neither block nor call

@@ -61,13 +61,13 @@ std::vector<grpc::Slice> Dump(const grpc::ByteBuffer& buffer) {
 }
 
 TEST(GrpcBytes, SendsTheCallersMemoryItself) {
-  Lender lender(5000);
+  Lender lender(50000);
   const grpc::ByteBuffer buffer =
       ToByteBuffer({{"head", lender.bytes()}, {"tail", {}}}, lender.release());
   const auto slices = Dump(buffer);
   ASSERT_THAT(slices, SizeIs(3));
   EXPECT_EQ(static_cast<const void*>(slices[1].begin()), lender.bytes().data());
-  EXPECT_EQ(Text(slices), "head" + std::string(5000, 'm') + "tail");
+  EXPECT_EQ(Text(slices), "head" + std::string(50000, 'm') + "tail");
 }
 
 TEST(GrpcBytes, ReleasesOnceAfterTheLastReference) {
@@ -93,15 +93,15 @@ TEST(GrpcBytes, ReleasesOnceAfterTheLastReference) {
 
 TEST(GrpcBytes, ReleasesOnceWhenThreadsRaceToDrop) {
   for (int round = 0; round < 200; ++round) {
-    Lender lender(8 * 2000);
+    Lender lender(8 * 3000);
     std::vector<Piece> pieces;
     for (int i = 0; i < 8; ++i) {
-      pieces.push_back({"", lender.bytes().substr(i * 2000, 2000)});
+      pieces.push_back({"", lender.bytes().substr(i * 3000, 3000)});
     }
     std::vector<grpc::Slice> slices =
         Dump(ToByteBuffer(pieces, lender.release()));
     ASSERT_THAT(slices, SizeIs(8));
-    const std::string expected(4 * 2000, 'm');
+    const std::string expected(4 * 3000, 'm');
     const auto drop = [&](std::vector<grpc::Slice> half) {
       EXPECT_EQ(Text(half), expected);
     };
@@ -116,13 +116,27 @@ TEST(GrpcBytes, ReleasesOnceWhenThreadsRaceToDrop) {
 }
 
 TEST(GrpcBytes, CopiesWhatIsSmallAndReleasesAtOnce) {
-  Lender lender(kCopyBelowBytes - 1);
+  Lender lender(kCopiedMessageBytes - 2);
   const grpc::ByteBuffer buffer =
       ToByteBuffer({{"x", lender.bytes()}, {"y", {}}}, lender.release());
   EXPECT_EQ(lender.releases(), 1);
   const auto slices = Dump(buffer);
   ASSERT_THAT(slices, SizeIs(1));
-  EXPECT_EQ(Text(slices), "x" + std::string(kCopyBelowBytes - 1, 'm') + "y");
+  EXPECT_EQ(Text(slices),
+            "x" + std::string(kCopiedMessageBytes - 2, 'm') + "y");
+}
+
+TEST(GrpcBytes, CopiesSmallPiecesOfLargeMessages) {
+  Lender lender(20000);
+  const absl::string_view bytes = lender.bytes();
+  const auto slices =
+      Dump(ToByteBuffer({{"a", bytes.substr(0, kCopiedPieceBytes)},
+                         {"b", bytes.substr(0, kCopiedPieceBytes - 1)},
+                         {"c", bytes}},
+                        lender.release()));
+  EXPECT_EQ(lender.releases(), 0);
+  ASSERT_THAT(slices, SizeIs(4));
+  EXPECT_EQ(slices[2].size(), kCopiedPieceBytes + 1);  // b, its piece and c
 }
 
 TEST(GrpcBytes, ReleasesWhenThereIsNothing) {
@@ -132,12 +146,12 @@ TEST(GrpcBytes, ReleasesWhenThereIsNothing) {
   EXPECT_TRUE(buffer.Valid());
   EXPECT_EQ(buffer.Length(), 0);
   ToByteBuffer({}, nullptr);
-  Lender lender(2000);
+  Lender lender(20000);
   ToByteBuffer({{"", lender.bytes()}}, nullptr);  // nobody to tell
 }
 
 TEST(GrpcBytes, ReceivedBytesAreGRPCsOwn) {
-  Lender lender(3000);
+  Lender lender(30000);
   grpc::ByteBuffer buffer =
       ToByteBuffer({{"short", lender.bytes()}}, lender.release());
   ReceivedBytes received(buffer);
@@ -150,7 +164,7 @@ TEST(GrpcBytes, ReceivedBytesAreGRPCsOwn) {
   const auto views = received.fragments();
   ReceivedBytes moved = std::move(received);
   EXPECT_EQ(moved.fragments().data(), views.data());
-  EXPECT_EQ(Text(moved), "short" + std::string(3000, 'm'));
+  EXPECT_EQ(Text(moved), "short" + std::string(30000, 'm'));
 
   moved.Release();
   EXPECT_EQ(lender.releases(), 1);
