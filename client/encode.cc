@@ -104,12 +104,9 @@ class RequestWriter {
 
   void Input(int field, const ConstTensor& tensor) {
     if (!status_.ok() || tensor.shape.empty()) return;
-    const int64_t bytes = Check(field, tensor.dtype, tensor.shape, tensor.data);
+    const int64_t bytes = Bytes(field, tensor.dtype, tensor.shape);
+    Count(field, tensor.shape, tensor.data, bytes, "request", sent_bytes_);
     if (!status_.ok()) return;
-    if (bytes > max_message_bytes_ - sent_bytes_) {
-      return TooLarge(field, tensor.shape, "request");
-    }
-    sent_bytes_ += bytes;
     auto& to = static_cast<v1::Tensor&>(Mutable(field));
     to.set_dtype(ToProto(tensor.dtype));
     to.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
@@ -124,7 +121,7 @@ class RequestWriter {
     if (!status_.ok()) return;
     auto& to = static_cast<v1::OutputSpec&>(Mutable(field));
     if (tensor.shape.empty()) return to.set_want(false);
-    const int64_t bytes = Check(field, tensor.dtype, tensor.shape, tensor.data);
+    const int64_t bytes = Bytes(field, tensor.dtype, tensor.shape);
     if (!status_.ok()) return;
     if (!expected.empty() && tensor.shape != expected) {
       status_ = FieldError(
@@ -133,10 +130,7 @@ class RequestWriter {
                        ShapeText(expected)));
       return;
     }
-    if (bytes > max_message_bytes_ - received_bytes_) {
-      return TooLarge(field, tensor.shape, "response");
-    }
-    received_bytes_ += bytes;
+    Count(field, tensor.shape, tensor.data, bytes, "response", received_bytes_);
     to.set_want(true);
     to.set_dtype(ToProto(tensor.dtype));
   }
@@ -166,28 +160,30 @@ class RequestWriter {
     return *request_.GetReflection()->MutableMessage(&request_, &Field(field));
   }
 
-  int64_t Check(int field, DType dtype, const Shape& shape, const void* data) {
+  int64_t Bytes(int field, DType dtype, const Shape& shape) {
     if (ToProto(dtype) == v1::DATA_TYPE_UNSPECIFIED) {
       status_ = FieldError(absl::StrCat(Name(field), ".dtype"), "not a DType");
       return 0;
     }
     const absl::StatusOr<int64_t> bytes =
         TensorBytes(Name(field), dtype, shape);
-    if (!bytes.ok()) {
-      status_ = bytes.status();
-      return 0;
-    }
-    if (*bytes > 0 && data == nullptr) {
-      status_ = FieldError(absl::StrCat(Name(field), ".data"), "null");
-    }
-    return *bytes;
+    status_.Update(bytes.status());
+    return bytes.value_or(0);
   }
 
-  void TooLarge(int field, const Shape& shape, const char* message) {
-    status_ = FieldError(Name(field),
-                         absl::StrCat(ShapeText(shape), " makes the ", message,
-                                      " larger than max_message_bytes (",
-                                      max_message_bytes_, ")"));
+  // Adds to `total`, the bytes of the tensors in one message.
+  void Count(int field, const Shape& shape, const void* data, int64_t bytes,
+             const char* message, int64_t& total) {
+    if (!status_.ok()) return;
+    if (bytes > max_message_bytes_ - total) {
+      status_ = FieldError(
+          Name(field), absl::StrCat(ShapeText(shape), " makes the ", message,
+                                    " larger than max_message_bytes (",
+                                    max_message_bytes_, ")"));
+    } else if (bytes > 0 && data == nullptr) {
+      status_ = FieldError(absl::StrCat(Name(field), ".data"), "null");
+    }
+    total += bytes;
   }
 
   google::protobuf::Message& request_;
@@ -197,25 +193,6 @@ class RequestWriter {
   std::vector<wire::TensorData> data_;
   absl::Status status_;
 };
-
-// O's shape: Q's with V's last dimension. Empty when they have none.
-Shape OutputShape(const ConstTensor& q, const ConstTensor& v) {
-  Shape shape = q.shape;
-  if (shape.empty() || v.shape.empty()) return {};
-  shape.back() = v.shape.back();
-  return shape;
-}
-
-// LSE's shape: [batch, q_heads, q_len], packed [q_heads, total_q].
-Shape LseShape(const ConstTensor& q, Layout layout) {
-  const Shape& s = q.shape;
-  if (layout == Layout::kPacked) {
-    return s.size() == 3 ? Shape{s[1], s[0]} : Shape{};
-  }
-  if (s.size() != 4) return {};
-  return layout == Layout::kBhsd ? Shape{s[0], s[1], s[2]}
-                                 : Shape{s[0], s[2], s[1]};
-}
 
 }  // namespace
 

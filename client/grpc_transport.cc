@@ -1,57 +1,31 @@
 #include "client/grpc_transport.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "grpcpp/grpcpp.h"
-#include "proto/status.h"
+#include "proto/grpc_bytes.h"
+#include "proto/grpc_status.h"
 
 namespace attnd::client {
 namespace {
 
-// A message this small is copied into one slice: cheaper than keeping count
-// of several.
-constexpr size_t kCopiedBytes = 8 << 10;
-
 class GrpcResponse final : public Response {
  public:
-  // Null when gRPC cannot show the message's slices.
-  static std::unique_ptr<GrpcResponse> From(const grpc::ByteBuffer& buffer) {
-    auto response = std::make_unique<GrpcResponse>();
-    if (!buffer.Dump(&response->slices_).ok()) return nullptr;
-    response->fragments_.reserve(response->slices_.size());
-    for (const grpc::Slice& slice : response->slices_) {
-      response->fragments_.emplace_back(
-          reinterpret_cast<const char*>(slice.begin()), slice.size());
-    }
-    return response;
-  }
+  explicit GrpcResponse(grpc::ByteBuffer& buffer) : bytes_(buffer) {}
 
   absl::Span<const absl::string_view> fragments() const override {
-    return fragments_;
+    return bytes_.fragments();
   }
 
  private:
-  std::vector<grpc::Slice> slices_;
-  std::vector<absl::string_view> fragments_;
+  const wire::ReceivedBytes bytes_;
 };
 
-absl::Status ToAbsl(const grpc::Status& status) {
-  absl::Status result(static_cast<absl::StatusCode>(status.error_code()),
-                      status.error_message());
-  absl::Status detailed;
-  if (!status.error_details().empty() &&
-      wire::DecodeStatus(status.error_details(), detailed).ok() &&
-      detailed.code() == result.code()) {
-    return detailed;
-  }
-  return result;
-}
-
-// One attempt. It ends when the status is known and gRPC has dropped the last
-// slice over the caller's memory, which can be later: `holds_` counts both.
+// One attempt. It ends when the status is known and gRPC has let go of the
+// caller's memory, which can be later.
 class Attempt : public std::enable_shared_from_this<Attempt> {
  public:
   explicit Attempt(Transport::Completion done) : done_(std::move(done)) {}
@@ -65,7 +39,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     if (deadline != absl::InfiniteFuture()) {
       context_->set_deadline(absl::ToChronoTime(deadline));
     }
-    request_ = Borrow(pieces);
+    request_ = wire::ToByteBuffer(pieces, [this] { Release(); });
     // The attempt, and with it the context, may end before UnaryCall returns.
     const std::shared_ptr<grpc::ClientContext> context = context_;
     stub.UnaryCall(context.get(), method, grpc::StubOptions(), &request_,
@@ -83,46 +57,11 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
   }
 
  private:
-  grpc::ByteBuffer Borrow(const std::vector<wire::Piece>& pieces) {
-    size_t total = 0;
-    for (const wire::Piece& piece : pieces) {
-      total += piece.owned.size() + piece.borrowed.size();
-    }
-    if (total <= kCopiedBytes) return Copy(pieces, total);
-    std::vector<grpc::Slice> slices;
-    for (const wire::Piece& piece : pieces) {
-      if (!piece.owned.empty()) slices.push_back(Borrow(piece.owned));
-      if (!piece.borrowed.empty()) slices.push_back(Borrow(piece.borrowed));
-    }
-    return grpc::ByteBuffer(slices.data(), slices.size());
-  }
-
-  grpc::Slice Borrow(absl::string_view bytes) {
-    holds_.fetch_add(1, std::memory_order_relaxed);
-    return grpc::Slice(
-        const_cast<char*>(bytes.data()), bytes.size(),
-        [](void* attempt) { static_cast<Attempt*>(attempt)->Release(); }, this);
-  }
-
-  static grpc::ByteBuffer Copy(const std::vector<wire::Piece>& pieces,
-                               size_t total) {
-    grpc_slice bytes = grpc_slice_malloc(total);
-    uint8_t* next = GRPC_SLICE_START_PTR(bytes);
-    for (const wire::Piece& piece : pieces) {
-      next = std::copy(piece.owned.begin(), piece.owned.end(), next);
-      next = std::copy(piece.borrowed.begin(), piece.borrowed.end(), next);
-    }
-    const grpc::Slice slice(bytes, grpc::Slice::STEAL_REF);
-    return grpc::ByteBuffer(&slice, 1);
-  }
-
   void OnStatus(const grpc::Status& status) {
-    if (!status.ok()) {
-      result_ = ToAbsl(status);
-    } else if (auto response = GrpcResponse::From(response_)) {
-      result_ = std::move(response);
+    if (status.ok()) {
+      result_ = std::make_unique<GrpcResponse>(response_);
     } else {
-      result_ = absl::InternalError("the response cannot be read");
+      result_ = wire::FromGrpcStatus(status);
     }
     response_.Clear();
     request_.Clear();
@@ -134,8 +73,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     Release();
   }
 
-  // May run inside gRPC, when it drops a slice: whatever is left here by then
-  // is not gRPC's, and `done_` neither blocks nor calls it.
+  // May run inside gRPC, when it drops the last slice: by then nothing of
+  // gRPC's is left here, and `done_` neither blocks nor calls it.
   void Release() {
     if (holds_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
     const std::shared_ptr<Attempt> self = std::move(keep_alive_);
@@ -144,7 +83,7 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
 
   Transport::Completion done_;
   std::shared_ptr<Attempt> keep_alive_;
-  std::atomic<int> holds_{1};  // of the status; and one per slice
+  std::atomic<int> holds_{2};  // the status, and the caller's memory
   grpc::ByteBuffer request_, response_;
   Transport::Result result_ = absl::UnknownError("no status");
   std::mutex mutex_;

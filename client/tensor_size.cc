@@ -31,6 +31,21 @@ absl::StatusOr<int64_t> TensorBytes(absl::string_view field, DType dtype,
   return empty ? 0 : volume;
 }
 
+std::vector<int64_t> OutputShape(const ConstTensor& q, const ConstTensor& v) {
+  std::vector<int64_t> shape = q.shape;
+  if (shape.empty() || v.shape.empty()) return {};
+  shape.back() = v.shape.back();
+  return shape;
+}
+
+std::vector<int64_t> LseShape(const ConstTensor& q, Layout layout) {
+  const std::vector<int64_t>& s = q.shape;
+  if (s.size() != (layout == Layout::kPacked ? 3 : 4)) return {};
+  if (layout == Layout::kPacked) return {s[1], s[0]};
+  if (layout == Layout::kBhsd) return {s[0], s[1], s[2]};
+  return {s[0], s[2], s[1]};
+}
+
 std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }

@@ -16,6 +16,14 @@ namespace attnd::client {
 absl::StatusOr<int64_t> TensorBytes(absl::string_view field, DType dtype,
                                     const std::vector<int64_t>& shape);
 
+// O's shape as the inputs make it: Q's with V's last dimension. Empty when
+// they have no dimensions.
+std::vector<int64_t> OutputShape(const ConstTensor& q, const ConstTensor& v);
+
+// LSE's shape: [batch, q_heads, q_len], packed [q_heads, total_q]. Empty when
+// Q's rank is not the layout's.
+std::vector<int64_t> LseShape(const ConstTensor& q, Layout layout);
+
 // "[2, 3]".
 std::string ShapeText(const std::vector<int64_t>& shape);
 

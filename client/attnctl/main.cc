@@ -1,0 +1,93 @@
+// attnctl: one attention request from .npy files, and a server's information.
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "client/attnctl/commands.h"
+#include "client/attnctl/flags.h"
+#include "client/attnctl/print.h"
+
+namespace attnd::client {
+namespace {
+
+enum ExitStatus { kDone = 0, kDiffers = 1, kBadInput = 2, kCallFailed = 3 };
+
+void Print(const std::string& text, std::FILE* to = stdout) {
+  std::fwrite(text.data(), 1, text.size(), to);
+}
+
+int Fail(const absl::Status& status, bool json, ExitStatus code) {
+  Print(ErrorText(status), stderr);
+  if (json) Print(ErrorJson(status));
+  return code;
+}
+
+int RunRequest(bool forward, Client& client, const Flags& flags,
+               CallOptions options) {
+  const RequestFlags& request = flags.request;
+  options.priority = request.priority;
+  RequestResult result;
+  Failure failure;
+  if (!(forward ? RunForward : RunBackward)(client, request, options, result,
+                                            failure)) {
+    return Fail(failure.status, flags.server.json,
+                failure.from_call ? kCallFailed : kBadInput);
+  }
+  Print(flags.server.json ? ResultJson(result, request.tolerance)
+                          : ResultText(result, request.tolerance));
+  for (const OutputResult& output : result.outputs) {
+    if (!Agrees(output, request.tolerance)) return kDiffers;
+  }
+  return kDone;
+}
+
+int RunInfo(Client& client, const ServerFlags& flags,
+            const CallOptions& options) {
+  const absl::StatusOr<ServerInfo> info = client.GetServerInfo(options);
+  if (!info.ok()) return Fail(info.status(), flags.json, kCallFailed);
+  Print(flags.json ? InfoJson(*info) : InfoText(*info));
+  return kDone;
+}
+
+int RunHealth(Client& client, const ServerFlags& flags,
+              const CallOptions& options) {
+  const absl::Status status = client.CheckHealth(flags.service, options);
+  if (!status.ok()) return Fail(status, flags.json, kCallFailed);
+  Print(flags.json ? "{\"status\": \"SERVING\"}\n" : "SERVING\n");
+  return kDone;
+}
+
+int Run(const std::string& command, const Flags& flags) {
+  CallOptions options;
+  if (!absl::ParseDuration(flags.server.timeout, &options.timeout) ||
+      options.timeout <= absl::ZeroDuration()) {
+    return Fail(absl::InvalidArgumentError(
+                    "--timeout: a positive duration such as 500ms, 30s or inf "
+                    "is needed"),
+                flags.server.json, kBadInput);
+  }
+  const auto client = Client::Create(flags.server.server);
+  if (!client.ok()) return Fail(client.status(), flags.server.json, kBadInput);
+  if (command == "info") return RunInfo(**client, flags.server, options);
+  if (command == "health") return RunHealth(**client, flags.server, options);
+  return RunRequest(command == "forward", **client, flags, options);
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app("Sends one attention request to an attnd server.", "attnctl");
+  Flags flags;
+  AddCommands(flags, app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kBadInput;
+  }
+  return Run(app.get_subcommands().front()->get_name(), flags);
+}
+
+}  // namespace
+}  // namespace attnd::client
+
+int main(int argc, char** argv) { return attnd::client::Main(argc, argv); }

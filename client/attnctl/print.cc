@@ -1,0 +1,187 @@
+#include "client/attnctl/print.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/attnctl/flags.h"
+#include "client/tensor_size.h"
+#include "nlohmann/json.hpp"
+#include "proto/status.h"
+
+namespace attnd::client {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string Milliseconds(absl::Duration duration) {
+  return absl::StrFormat("%.3f ms", absl::ToDoubleMilliseconds(duration));
+}
+
+double Tflops(const Report& report) {
+  const double seconds = absl::ToDoubleSeconds(report.compute);
+  return seconds > 0 ? report.flops / seconds / 1e12 : 0;
+}
+
+// JSON has no infinity.
+Json Number(double value) {
+  return std::isfinite(value) ? Json(value) : Json("inf");
+}
+
+std::string Line(const char* label, const std::string& text) {
+  return absl::StrFormat("  %-10s %s\n", label, text);
+}
+
+// Names may hold any bytes; JSON's strings hold UTF-8.
+std::string Dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+bool Agrees(const OutputResult& output, double tolerance) {
+  return !output.difference.has_value() ||
+         output.difference->relative() <= tolerance;
+}
+
+std::string ResultText(const RequestResult& result, double tolerance) {
+  const Report& report = result.report;
+  std::string text = result.what + "\n";
+  for (const OutputResult& output : result.outputs) {
+    std::string line = absl::StrCat(ShapeText(output.tensor.shape), " ",
+                                    Name(output.tensor.dtype));
+    if (!output.path.empty()) absl::StrAppend(&line, ", in ", output.path);
+    text += Line(output.name.c_str(), line);
+    if (!output.difference.has_value()) continue;
+    const Difference& d = *output.difference;
+    text += Line(
+        "", absl::StrFormat(
+                "%s %s: difference at most %.3g (%.3g of the largest value, "
+                "element %d), RMS %.3g",
+                Agrees(output, tolerance) ? "agrees with" : "DIFFERS from",
+                output.expect_path, d.max, d.relative(), d.worst_index, d.rms));
+  }
+  text += Line("device", report.device);
+  text +=
+      Line("kernel", absl::StrCat(report.kernel, " (", Name(report.algorithm),
+                                  "), with ", report.batch_requests - 1,
+                                  " other requests in its batch"));
+  text += Line("server",
+               absl::StrCat("queue ", Milliseconds(report.queue), ", upload ",
+                            Milliseconds(report.upload), ", compute ",
+                            Milliseconds(report.compute), ", download ",
+                            Milliseconds(report.download)));
+  text += Line("total",
+               absl::StrCat(Milliseconds(report.total), ", ", report.attempts,
+                            " attempt", report.attempts == 1 ? "" : "s"));
+  text += Line("speed", absl::StrFormat("%.4g TFLOP/s (%.4g GFLOP in compute)",
+                                        Tflops(report), report.flops / 1e9));
+  return text;
+}
+
+std::string ResultJson(const RequestResult& result, double tolerance) {
+  const Report& report = result.report;
+  Json outputs = Json::object();
+  for (const OutputResult& output : result.outputs) {
+    Json& entry = outputs[output.name];
+    entry["shape"] = output.tensor.shape;
+    entry["dtype"] = Name(output.tensor.dtype);
+    if (!output.path.empty()) entry["file"] = output.path;
+    if (!output.difference.has_value()) continue;
+    const Difference& d = *output.difference;
+    entry["expected"] = output.expect_path;
+    entry["max_difference"] = Number(d.max);
+    entry["relative_difference"] = Number(d.relative());
+    entry["rms_difference"] = Number(d.rms);
+    entry["worst_index"] = d.worst_index;
+    entry["agrees"] = Agrees(output, tolerance);
+  }
+  return Dump({{"outputs", outputs},
+               {"device", report.device},
+               {"kernel", report.kernel},
+               {"algorithm", Name(report.algorithm)},
+               {"batch_requests", report.batch_requests},
+               {"flops", report.flops},
+               {"tflops_per_second", Tflops(report)},
+               {"attempts", report.attempts},
+               {"milliseconds",
+                {{"queue", absl::ToDoubleMilliseconds(report.queue)},
+                 {"upload", absl::ToDoubleMilliseconds(report.upload)},
+                 {"compute", absl::ToDoubleMilliseconds(report.compute)},
+                 {"download", absl::ToDoubleMilliseconds(report.download)},
+                 {"total", absl::ToDoubleMilliseconds(report.total)}}}});
+}
+
+std::string InfoText(const ServerInfo& info) {
+  std::string text = absl::StrCat("attnd ", info.version, ", instance ",
+                                  info.server_instance_id, "\n");
+  for (const Device& device : info.devices) {
+    text += Line("device",
+                 absl::StrCat(device.kind, ":", device.index, " ", device.name,
+                              ", ", device.memory_bytes >> 20, " MiB, ",
+                              device.in_service ? "in" : "OUT OF", " service"));
+  }
+  text += Line("features", info.features.empty()
+                               ? "none beyond attn.v1"
+                               : absl::StrJoin(info.features, ", "));
+  text += Line("message", absl::StrCat(info.max_message_bytes, " bytes"));
+  text += Line("memory", absl::StrCat(info.memory_limit_bytes, " bytes"));
+  text += Line("queue",
+               absl::StrFormat("%d requests, %.4g FLOP",
+                               info.max_queue_requests, info.max_queue_flops));
+  text += Line("request",
+               absl::StrFormat("%.4g FLOP, head_dim %d", info.max_request_flops,
+                               info.max_head_dim));
+  text += Line("chunk", absl::StrCat(info.preferred_chunk_bytes, " bytes"));
+  return text;
+}
+
+std::string InfoJson(const ServerInfo& info) {
+  Json devices = Json::array();
+  for (const Device& device : info.devices) {
+    devices.push_back({{"kind", device.kind},
+                       {"index", device.index},
+                       {"name", device.name},
+                       {"memory_bytes", device.memory_bytes},
+                       {"in_service", device.in_service}});
+  }
+  return Dump({{"server_instance_id", info.server_instance_id},
+               {"version", info.version},
+               {"features", info.features},
+               {"devices", devices},
+               {"max_message_bytes", info.max_message_bytes},
+               {"memory_limit_bytes", info.memory_limit_bytes},
+               {"max_queue_requests", info.max_queue_requests},
+               {"max_queue_flops", info.max_queue_flops},
+               {"max_request_flops", info.max_request_flops},
+               {"max_head_dim", info.max_head_dim},
+               {"preferred_chunk_bytes", info.preferred_chunk_bytes}});
+}
+
+std::string ErrorText(const absl::Status& status) {
+  std::string text =
+      absl::StrCat("attnctl: ", absl::StatusCodeToString(status.code()), ": ",
+                   status.message(), "\n");
+  for (const wire::FieldViolation& v : wire::FieldViolations(status)) {
+    absl::StrAppend(&text, "  ", v.field, ": ", v.description, "\n");
+  }
+  if (const auto delay = wire::RetryDelay(status)) {
+    absl::StrAppend(&text, "  try again in ", absl::FormatDuration(*delay),
+                    "\n");
+  }
+  return text;
+}
+
+std::string ErrorJson(const absl::Status& status) {
+  Json violations = Json::array();
+  for (const wire::FieldViolation& v : wire::FieldViolations(status)) {
+    violations.push_back({{"field", v.field}, {"description", v.description}});
+  }
+  return Dump({{"error",
+                {{"code", absl::StatusCodeToString(status.code())},
+                 {"message", std::string(status.message())},
+                 {"field_violations", violations}}}});
+}
+
+}  // namespace attnd::client

@@ -1,0 +1,215 @@
+// What the forward and the backward kernels do to tiles between products.
+// Compiled once per target.
+#if defined(ATTND_KERNELS_CPU_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTND_KERNELS_CPU_BLOCK_INL_H_
+#undef ATTND_KERNELS_CPU_BLOCK_INL_H_
+#else
+#define ATTND_KERNELS_CPU_BLOCK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/gemm-inl.h"
+#include "kernels/cpu/math-inl.h"
+#include "kernels/cpu/rows-inl.h"
+#include "kernels/cpu/tile.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attnd {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr float kInf = std::numeric_limits<float>::infinity();
+
+// What Transpose4 and whole vectors both divide.
+inline constexpr int64_t kLanePad = kLanes < 4 ? 4 : kLanes;
+
+HWY_INLINE int64_t RoundUpToLanes(int64_t n) {
+  return (n + kLanePad - 1) / kLanePad * kLanePad;
+}
+
+// An f32 tile in scratch memory; rows aligned to 64 bytes.
+struct Tile {
+  float* data = nullptr;
+  int64_t stride = 0;
+
+  float* row(int64_t r) const { return data + r * stride; }
+};
+
+// [rows, columns]
+HWY_INLINE Tile TakeTile(Scratch& scratch, int64_t rows, int64_t columns) {
+  const int64_t stride = TileStride(columns);
+  return {scratch.Take(rows * stride), stride};
+}
+
+// Token i's row of `dim` elements to row i of `to` in f32, zeros up to the
+// next multiple of kLanes. row_of(i): const void*, null for a row of zeros.
+template <class RowOf>
+HWY_INLINE void PackRows(int64_t tokens, int64_t dim, DType dtype, RowOf row_of,
+                         Tile to) {
+  const int64_t padded = RoundUpToLanes(dim);
+  for (int64_t i = 0; i < tokens; ++i) {
+    const void* from = row_of(i);
+    LoadRow(from, dtype, from == nullptr ? 0 : dim, padded, to.row(i));
+  }
+}
+
+// The same to column i of `to`, which has `dim` rounded up to 4 rows; zeros in
+// the columns from `tokens` up to the next multiple of kLanes.
+template <class RowOf>
+HWY_INLINE void PackColumns(int64_t tokens, int64_t dim, DType dtype,
+                            RowOf row_of, Tile to) {
+  HWY_ALIGN float rows[4 * kMaxHeadDim];
+  const int64_t padded = RoundUpToLanes(dim);
+  const int64_t columns = (dim + 3) / 4 * 4;
+  for (int64_t i = 0; i < RoundUpToLanes(tokens); i += 4) {
+    for (int64_t r = 0; r < 4; ++r) {
+      const void* from = i + r < tokens ? row_of(i + r) : nullptr;
+      LoadRow(from, dtype, from == nullptr ? 0 : dim, padded,
+              rows + r * kMaxHeadDim);
+    }
+    Transpose4(rows, kMaxHeadDim, columns, to.data + i, to.stride);
+  }
+}
+
+// score -> c tanh(score / c), and if asked its derivative.
+HWY_INLINE void Softcap(float c, int64_t rows, int64_t width, Tile scores,
+                        const Tile* derivative) {
+  const F32 d;
+  const Vf vc = hn::Set(d, c);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < width; i += kLanes) {
+      float* at = scores.row(r) + i;
+      const TanhResult<Vf> t = Tanh(d, hn::Div(hn::Load(d, at), vc));
+      hn::Store(hn::Mul(vc, t.tanh), d, at);
+      if (derivative != nullptr) {
+        hn::Store(t.derivative, d, derivative->row(r) + i);
+      }
+    }
+  }
+}
+
+// What is not seen scores -inf: all of `row` [from, to) outside [lo, hi).
+HWY_INLINE void HideOutside(float* row, int64_t from, int64_t to,
+                            Interval seen) {
+  const int64_t lo = std::clamp(seen.lo, from, to);
+  const int64_t hi = std::clamp(seen.hi, lo, to);
+  std::fill(row + from, row + lo, -kInf);
+  std::fill(row + hi, row + to, -kInf);
+}
+
+// Masks and bias of a tile whose lanes are q rows [q0, q0 + rows) of `heads`
+// q heads from `head` on, head by head, and whose rows are the tokens of
+// scratch.pieces.
+class LaneRows {
+ public:
+  LaneRows(Scratch& scratch, int64_t head, int64_t heads, int64_t q0,
+           int64_t rows)
+      : scratch_(scratch),
+        sequence_(scratch.sequence),
+        head_(head),
+        heads_(heads),
+        q0_(q0),
+        rows_(rows) {}
+
+  int64_t lanes() const { return heads_ * rows_; }
+  int64_t head(int64_t lane) const { return head_ + lane / rows_; }
+  int64_t q_row(int64_t lane) const { return q0_ + lane % rows_; }
+  const void* RowOf(const ConstTensorView& view, int64_t lane) const {
+    return RowAt(view, sequence_.b(), q_row(lane), head(lane));
+  }
+
+  // Adds the bias; `temporary` is a tile as `scores`.
+  void AddBias(Tile scores, Tile temporary, int64_t tokens) const {
+    const F32 d;
+    const BiasView& bias = sequence_.problem().bias;
+    HWY_ALIGN float rows[4 * (kTileTokens + 16)];
+    const int64_t width = RoundUpToLanes(lanes());
+    for (int64_t i = 0; i < width; i += 4) {
+      for (int64_t r = 0; r < 4; ++r) {
+        float* to = rows + r * (kTileTokens + 16);
+        if (i + r >= lanes()) {
+          std::fill(to, to + kTileTokens, 0.0f);
+          continue;
+        }
+        LoadBias(bias, head(i + r), q_row(i + r), to);
+      }
+      Transpose4(rows, kTileTokens + 16, (tokens + 3) / 4 * 4,
+                 temporary.data + i, temporary.stride);
+    }
+    for (int64_t r = 0; r < tokens; ++r) {
+      for (int64_t i = 0; i < width; i += kLanes) {
+        hn::Store(hn::Add(hn::Load(d, scores.row(r) + i),
+                          hn::Load(d, temporary.row(r) + i)),
+                  d, scores.row(r) + i);
+      }
+    }
+  }
+
+  // Hides what no mask lets through. Both ends of the rows' intervals never
+  // decrease, so a token is seen by one run of rows, and the runs of the next
+  // token begin no earlier.
+  void ApplyMask(Tile scores) const {
+    for (const Piece& piece : scratch_.pieces) {
+      const RowIntervals& rows = sequence_.rows(piece.segment);
+      const Interval all = rows.AllRows(q0_, q0_ + rows_ - 1);
+      if (all.lo <= piece.first && all.hi >= piece.first + piece.count) {
+        continue;
+      }
+      std::vector<Interval>& intervals = scratch_.intervals;
+      intervals.resize(rows_);
+      for (int64_t i = 0; i < rows_; ++i) intervals[i] = rows.Row(q0_ + i);
+      Interval seen{0, 0};
+      for (int64_t t = 0; t < piece.count; ++t) {
+        const int64_t column = piece.first + t;
+        while (seen.lo < rows_ && intervals[seen.lo].hi <= column) ++seen.lo;
+        while (seen.hi < rows_ && intervals[seen.hi].lo <= column) ++seen.hi;
+        float* row = scores.row(piece.offset + t);
+        for (int64_t lane = 0; lane < lanes(); lane += rows_) {
+          HideOutside(row + lane, 0, rows_, seen);
+        }
+      }
+    }
+  }
+
+ private:
+  void LoadBias(const BiasView& bias, int64_t head, int64_t q_row,
+                float* to) const {
+    const int64_t row = sequence_.b() * bias.batch_stride +
+                        head * bias.head_stride + q_row * bias.row_stride;
+    for (const Piece& piece : scratch_.pieces) {
+      const int64_t at =
+          row + sequence_.bias_column(piece.segment) + piece.first;
+      LoadRow(
+          static_cast<const std::byte*>(bias.data) + at * SizeOf(bias.dtype),
+          bias.dtype, piece.count, piece.count, to + piece.offset);
+    }
+  }
+
+  Scratch& scratch_;
+  const Sequence& sequence_;
+  const int64_t head_, heads_, q0_, rows_;
+};
+
+// The tokens of scratch.pieces as rows of a tile.
+HWY_INLINE void PackKv(const Scratch& scratch,
+                       ConstTensorView KvSegment::*which, int64_t kv_head,
+                       int64_t dim, Tile to) {
+  for (const Piece& piece : scratch.pieces) {
+    const ConstTensorView& view = scratch.sequence.kv(piece.segment).*which;
+    const int64_t b = scratch.sequence.b();
+    PackRows(
+        piece.count, dim, view.dtype,
+        [&](int64_t t) { return RowAt(view, b, piece.first + t, kv_head); },
+        {to.row(piece.offset), to.stride});
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attnd
+HWY_AFTER_NAMESPACE();
+
+#endif  // ATTND_KERNELS_CPU_BLOCK_INL_H_

@@ -1,0 +1,101 @@
+// exp and tanh of f32 vectors. Compiled once per target.
+#if defined(ATTND_KERNELS_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTND_KERNELS_CPU_MATH_INL_H_
+#undef ATTND_KERNELS_CPU_MATH_INL_H_
+#else
+#define ATTND_KERNELS_CPU_MATH_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attnd {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer
+// and leaves n in the low bits of `shifted`.
+template <class V>
+struct ReducedExp {
+  V shifted;  // 1.5 * 2^23 + n
+  V expm1;    // exp(r) - 1
+};
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE ReducedExp<V> ReduceExp(D d, V x) {
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const V n = hn::Sub(shifted, magic);
+  // ln 2 in two parts, the first short enough that n times it is exact.
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693145751953125f), x);
+  r = hn::NegMulAdd(n, hn::Set(d, 1.42860682e-6f), r);
+  // exp(r) - 1 - r over r^2, interpolated at Chebyshev's nodes: the result's
+  // relative error is 1e-8.
+  V p = hn::MulAdd(hn::Set(d, 0.00139261759f), r, hn::Set(d, 0.00836317334f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.0416665561f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.166665778f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  return {shifted, hn::MulAdd(hn::Mul(p, r), r, r)};
+}
+
+// v * 2^n, for results that are normal numbers.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ScaleByPowerOf2(D d, V v, V shifted) {
+  const hn::RebindToSigned<D> di;
+  return hn::BitCast(d, hn::Add(hn::BitCast(di, v),
+                                hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
+}
+
+// e^x to 1 ulp. Results below the smallest normal number are 0, so -inf gives
+// 0; overflow gives inf; NaN stays NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Exp(D d, V x) {
+  const ReducedExp<V> e = ReduceExp(d, x);
+  V y = ScaleByPowerOf2(d, hn::Add(e.expm1, hn::Set(d, 1.0f)), e.shifted);
+  y = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365447f)), y);
+  const V inf = hn::Set(d, std::numeric_limits<float>::infinity());
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.7228391f)), inf, y);
+}
+
+// As Exp for x <= 0 or NaN, where nothing overflows.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpNonPositive(D d, V x) {
+  const ReducedExp<V> e = ReduceExp(d, x);
+  const V y = ScaleByPowerOf2(d, hn::Add(e.expm1, hn::Set(d, 1.0f)), e.shifted);
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365447f)), y);
+}
+
+template <class V>
+struct TanhResult {
+  V tanh;
+  V derivative;  // 1 - tanh^2, without its cancellation
+};
+
+// With t = exp(-2|x|) - 1: tanh |x| = -t / (t + 2), 1 - tanh^2 = 4 (t + 1) /
+// (t + 2)^2. Both to a few ulp, for small x too.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE TanhResult<V> Tanh(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V two = hn::Set(d, 2.0f);
+  // Beyond 43, tanh is 1 and its derivative exp(-86) stays a normal number.
+  const V z =
+      hn::Max(hn::Mul(hn::Abs(x), hn::Set(d, -2.0f)), hn::Set(d, -86.0f));
+  const ReducedExp<V> e = ReduceExp(d, z);
+  const V power = ScaleByPowerOf2(d, one, e.shifted);
+  const V t = hn::MulAdd(power, e.expm1, hn::Sub(power, one));
+  const V exp = hn::MulAdd(power, e.expm1, power);
+  const V inverse = hn::Div(one, hn::Add(t, two));
+  const V tanh = hn::Div(hn::Neg(t), hn::Add(t, two));
+  const V derivative =
+      hn::Mul(hn::Mul(hn::Mul(hn::Set(d, 4.0f), exp), inverse), inverse);
+  // Max may drop a NaN: it comes back here.
+  const auto nan = hn::Ne(x, x);
+  return {hn::IfThenElse(nan, x, hn::CopySign(tanh, x)),
+          hn::IfThenElse(nan, x, derivative)};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attnd
+HWY_AFTER_NAMESPACE();
+
+#endif  // ATTND_KERNELS_CPU_MATH_INL_H_

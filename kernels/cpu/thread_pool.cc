@@ -1,0 +1,71 @@
+#include "kernels/cpu/thread_pool.h"
+
+#ifdef __linux__
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace attnd {
+namespace {
+
+// On Linux a priority belongs to a thread, and lowering one's own needs no
+// right. Elsewhere the threads simply compete.
+void LowerPriority() {
+#ifdef __linux__
+  constexpr int kNice = 5;
+  const id_t self = static_cast<id_t>(syscall(SYS_gettid));
+  setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + kNice);
+#endif
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  threads_.reserve(threads);
+  for (int worker = 0; worker < threads; ++worker) {
+    threads_.emplace_back([this, worker] { Work(worker); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void ThreadPool::ParallelFor(int64_t tasks, Task run) {
+  if (tasks <= 0) return;
+  Job job{.run = run, .tasks = tasks, .done = {}};
+  std::unique_lock<std::mutex> lock(mutex_);
+  jobs_.push_back(&job);
+  work_.notify_all();
+  job.done.wait(lock,
+                [&] { return job.next == job.tasks && job.running == 0; });
+}
+
+void ThreadPool::Work(int worker) {
+  LowerPriority();
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    work_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (jobs_.empty()) return;
+    Job& job = *jobs_.front();
+    jobs_.pop_front();
+    const int64_t task = job.next++;
+    if (job.next < job.tasks) jobs_.push_back(&job);
+    ++job.running;
+
+    lock.unlock();
+    job.run(task, worker);
+    lock.lock();
+
+    // The caller may return, and the job be gone, once this is unlocked.
+    if (--job.running == 0 && job.next == job.tasks) job.done.notify_one();
+  }
+}
+
+}  // namespace attnd

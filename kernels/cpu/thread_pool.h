@@ -1,0 +1,61 @@
+#ifndef ATTND_KERNELS_CPU_THREAD_POOL_H_
+#define ATTND_KERNELS_CPU_THREAD_POOL_H_
+
+// The backend's compute threads. Several callers may each have a job running:
+// threads take tasks from the jobs in turn, so that a small job never waits
+// for a long one to end, and no more threads compute than there are cores.
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+
+namespace attnd {
+
+// Thread-safe.
+class ThreadPool {
+ public:
+  // `task` in [0, tasks); `worker` in [0, threads()): no two tasks run at once
+  // with the same worker.
+  using Task = absl::FunctionRef<void(int64_t task, int worker)>;
+
+  // Starts `threads` >= 1 threads. They run at a slightly lower priority than
+  // the process's other threads, so that those that talk to clients stay
+  // responsive while all cores compute.
+  explicit ThreadPool(int threads);
+  // No job may be running.
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(threads_.size()); }
+
+  // Runs every task once, started in ascending order, and returns when all
+  // have ended. Must not be called from a task.
+  void ParallelFor(int64_t tasks, Task run);
+
+ private:
+  struct Job {
+    Task run;
+    int64_t tasks;
+    int64_t next = 0;  // the first task that nobody has taken
+    int64_t running = 0;
+    std::condition_variable done;
+  };
+
+  void Work(int worker);
+
+  std::mutex mutex_;
+  std::condition_variable work_;
+  std::deque<Job*> jobs_;  // those with tasks to take, in turn
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace attnd
+
+#endif  // ATTND_KERNELS_CPU_THREAD_POOL_H_

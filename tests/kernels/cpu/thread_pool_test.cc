@@ -1,0 +1,85 @@
+#include "kernels/cpu/thread_pool.h"
+
+#include <atomic>
+#include <latch>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnd {
+namespace {
+
+using ::testing::Each;
+
+TEST(ThreadPoolTest, RunsEveryTaskOnce) {
+  for (int threads : {1, 2, 3, 7}) {
+    ThreadPool pool(threads);
+    std::vector<int> runs(1000, 0);  // a task touches only its own
+    pool.ParallelFor(1000, [&](int64_t task, int) { ++runs[task]; });
+    EXPECT_THAT(runs, Each(1));
+  }
+}
+
+TEST(ThreadPoolTest, RunsNothingForNoTasks) {
+  ThreadPool pool(2);
+  pool.ParallelFor(0, [](int64_t, int) { FAIL(); });
+}
+
+TEST(ThreadPoolTest, GivesAWorkerOneTaskAtATime) {
+  constexpr int kThreads = 3;
+  ThreadPool pool(kThreads);
+  std::vector<int64_t> sums(kThreads, 0);  // unguarded: a race if shared
+  pool.ParallelFor(5000, [&](int64_t task, int worker) {
+    ASSERT_GE(worker, 0);
+    ASSERT_LT(worker, kThreads);
+    sums[worker] += task;
+  });
+  EXPECT_EQ(sums[0] + sums[1] + sums[2], 5000 * 4999 / 2);
+}
+
+TEST(ThreadPoolTest, RunsOnAllThreadsAtOnce) {
+  constexpr int kThreads = 4;
+  ThreadPool pool(kThreads);
+  std::latch all(kThreads);  // passed only when all four are inside
+  pool.ParallelFor(kThreads, [&](int64_t, int) { all.arrive_and_wait(); });
+}
+
+TEST(ThreadPoolTest, SharesItsThreadsBetweenCallers) {
+  ThreadPool pool(2);
+  std::atomic<int64_t> sum{0};
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&] {
+      for (int job = 0; job < 50; ++job) {
+        pool.ParallelFor(20, [&](int64_t task, int) { sum += task; });
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(sum, 4 * 50 * 190);
+}
+
+TEST(ThreadPoolTest, ASmallJobEndsWhileALongOneRuns) {
+  ThreadPool pool(1);
+  std::latch started(1);
+  std::atomic<bool> small_done{false};
+  std::atomic<int> after{0};
+  std::thread caller([&] {
+    // Its tasks go on until the small job has ended, so it could never end
+    // were the small one made to wait for it.
+    pool.ParallelFor(1'000'000, [&](int64_t task, int) {
+      if (task == 0) started.count_down();
+      if (small_done) ++after;
+    });
+  });
+  started.wait();
+  pool.ParallelFor(1, [&](int64_t, int) { small_done = true; });
+  caller.join();
+  EXPECT_GT(after, 0);
+}
+
+}  // namespace
+}  // namespace attnd
