@@ -74,7 +74,7 @@ class Head {
   // masked; slope[j - first] = d score / d (scale q_i . k_j), if wanted.
   void Scores(int64_t i, int64_t first, int64_t last, T* s,
               T* slope = nullptr) const;
-  // Whether any of rows [i0, i1) may see any of columns [j0, j1), by (E3).
+  // Whether any of rows [i0, i1) may see any of columns [j0, j1), by (E21).
   bool Visible(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const;
 
   bool cancelled() const {
