@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Checks which part of the tree includes what. Usage: dependencies.py ROOT
+
+Prints one line for every #include that breaks a rule, and fails if there is one.
+"""
+
+import pathlib
+import re
+import sys
+
+PARTS = ('kernels', 'proto', 'server', 'client')
+SUFFIXES = {'.h', '.cc', '.cu', '.cuh'}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
+
+# Whose headers each part may include, as path prefixes: its own, and those of
+# the parts below it.
+MAY_INCLUDE = {
+    'kernels': ('kernels/',),
+    'proto': ('proto/', 'kernels/field_error.h'),
+    'server': ('server/', 'proto/', 'kernels/'),
+    'client': ('client/', 'attnd/', 'proto/', 'kernels/field_error.h'),
+}
+OURS = ('kernels/', 'proto/', 'server/', 'client/', 'attnd/')
+
+GRPC = re.compile(r'(grpc|grpcpp|grpc\+\+)/|.*\.grpc\.pb\.h$')
+PROTOBUF = re.compile(r'google/|.*\.pb\.h$')
+CUDA = re.compile(r'cuda|cublas|cudnn|nvrtc|nccl|cute/|cutlass/|cooperative_groups')
+
+# The edges that speak RPC: nothing else knows gRPC.
+GRPC_EDGES = {
+    'client/grpc_transport',
+    'proto/grpc_bytes',
+    'proto/grpc_status',
+    'server/call',
+    'server/server',
+    'server/service',
+}
+
+
+def broken_rule(path, header):
+    """Why the file at `path` (from the root) must not include `header`, or None."""
+    part = path.parts[0]
+    if header.startswith('tests/'):
+        return 'only tests include tests'
+    if header.startswith('.') or '..' in header.split('/'):
+        return 'includes are written from the root'
+    if CUDA.match(header) and path.parts[:2] != ('kernels', 'cuda'):
+        return 'CUDA headers belong in kernels/cuda'
+    if part == 'client' and path.parts[1] == 'include' and (
+            GRPC.match(header) or PROTOBUF.match(header) or header.startswith('proto/')):
+        return 'public headers know neither gRPC nor protobuf'
+    if GRPC.match(header) and str(path.with_suffix('')) not in GRPC_EDGES:
+        return 'gRPC headers belong at the edges'
+    if PROTOBUF.match(header) and part == 'kernels':
+        return 'kernels know nothing of protobuf'
+    if header.startswith(OURS) and not header.startswith(MAY_INCLUDE[part]):
+        return f'{part} may not depend on {header.split("/")[0]}'
+    return None
+
+
+def violations(root):
+    """Lines "path:line: header: rule" for the tree at `root`."""
+    for part in PARTS:
+        for path in sorted((root / part).rglob('*')):
+            if path.suffix not in SUFFIXES:
+                continue
+            relative = path.relative_to(root)
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                found = INCLUDE.match(line)
+                rule = found and broken_rule(relative, found.group(1))
+                if rule:
+                    yield f'{relative}:{number}: {found.group(1)}: {rule}'
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    if not (root / 'kernels' / 'attention.h').is_file():
+        sys.exit(f'{root} is not the root of the tree')
+    found = list(violations(root))
+    print('\n'.join(found) or 'no rule is broken')
+    sys.exit(1 if found else 0)
+
+
+if __name__ == '__main__':
+    main()
