@@ -1,7 +1,7 @@
 #include "proto/codec.h"
 
-#include <cstring>
-#include <limits>
+#include <algorithm>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -53,6 +53,38 @@ std::string Varint(int number, uint64_t value) {
   std::string out;
   AppendTag({number, WireType::kVarint}, out);
   AppendVarint(value, out);
+  return out;
+}
+
+// `field` once, holding zero.
+std::string Zero(const google::protobuf::FieldDescriptor& field) {
+  using Field = google::protobuf::FieldDescriptor;
+  WireType type = WireType::kVarint;
+  int bytes = 1;
+  switch (field.type()) {
+    case Field::TYPE_FLOAT:
+    case Field::TYPE_FIXED32:
+    case Field::TYPE_SFIXED32:
+      type = WireType::kFixed32;
+      bytes = 4;
+      break;
+    case Field::TYPE_DOUBLE:
+    case Field::TYPE_FIXED64:
+    case Field::TYPE_SFIXED64:
+      type = WireType::kFixed64;
+      bytes = 8;
+      break;
+    case Field::TYPE_STRING:
+    case Field::TYPE_BYTES:
+    case Field::TYPE_MESSAGE:
+      type = WireType::kBytes;
+      break;
+    default:
+      break;
+  }
+  std::string out;
+  AppendTag({field.number(), type}, out);
+  out.append(bytes, '\0');
   return out;
 }
 
@@ -232,6 +264,47 @@ TEST(Codec, SingularFieldsComeOnce) {
   EXPECT_FALSE(
       DecodeForward(Bytes(1, "") + Bytes(1, ""), UnknownFields::kIgnore)
           .status.ok());
+}
+
+TEST(Codec, OneMemberOfAOneofComesOnce) {
+  const auto& type = testing::EveryType();
+  const auto* oneof = type.GetDescriptor()->oneof_decl(0);
+  ASSERT_GT(oneof->field_count(), 5);
+  for (int i = 0; i < oneof->field_count(); ++i) {
+    for (int j = 0; j < oneof->field_count(); ++j) {
+      const std::string bytes = Zero(*oneof->field(i)) + Zero(*oneof->field(j));
+      const absl::string_view fragment = bytes;
+      std::unique_ptr<google::protobuf::Message> header(type.New());
+      std::vector<TensorData> data;
+      const absl::Status status =
+          Decode({fragment}, UnknownFields::kRefuse, *header, data);
+      ASSERT_THAT(FieldViolations(status), SizeIs(1)) << status;
+      EXPECT_EQ(FieldViolations(status)[0].field, oneof->field(j)->name());
+    }
+  }
+}
+
+TEST(Codec, AcceptsEveryRepeatedScalarPackedAndNot) {
+  std::mt19937_64 random(8);
+  const auto& type = testing::EveryType();
+  int packable = 0;
+  for (int i = 0; i < type.GetDescriptor()->field_count(); ++i) {
+    const auto& field = *type.GetDescriptor()->field(i);
+    if (!field.is_packable()) continue;
+    ++packable;
+    // Eight zero bytes are elements of any type; three, or 0x80, are not.
+    const std::string eight(8, '\0');
+    bool accepted = false;
+    absl::Status status = CheckAgainstGenerated(
+        type, Bytes(field.number(), eight) + Zero(field), random, &accepted);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(accepted) << field.DebugString();
+    status = CheckAgainstGenerated(type, Bytes(field.number(), "\x80\x80\x80"),
+                                   random, &accepted);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_FALSE(accepted) << field.DebugString();
+  }
+  EXPECT_EQ(packable, 2 * 14);
 }
 
 TEST(Codec, UnknownEnumValuesAreRefusedInRequestsOnly) {

@@ -144,40 +144,6 @@ void AddField(google::protobuf::DescriptorProto& message,
   }
 }
 
-// What attn.v1 does not use yet: every type of field, alone, in oneofs and
-// repeated, packed and not.
-const Message& EveryType() {
-  using google::protobuf::FieldDescriptorProto;
-  static const Message* const kType = [] {
-    v1::Tensor::descriptor();
-    google::protobuf::FileDescriptorProto file;
-    file.set_name("every_type.proto");
-    file.set_syntax("proto3");
-    file.add_dependency(v1::Tensor::descriptor()->file()->name());
-    auto& message = *file.add_message_type();
-    message.set_name("EveryType");
-    message.add_oneof_decl()->set_name("first");
-    message.add_oneof_decl()->set_name("second");
-    // A oneof's fields stand together; -1 is none.
-    for (int oneof : {-1, 0, 1}) {
-      for (int i = 1; i <= FieldDescriptorProto::Type_MAX; ++i) {
-        const auto type = static_cast<FieldDescriptorProto::Type>(i);
-        if (type == FieldDescriptorProto::TYPE_GROUP) continue;
-        AddField(message, type, false, oneof);
-        if (oneof >= 0) continue;
-        AddField(message, type, true);
-        AddField(message, type, true);
-      }
-    }
-    static google::protobuf::DescriptorPool pool(
-        google::protobuf::DescriptorPool::generated_pool());
-    static google::protobuf::DynamicMessageFactory factory(&pool);
-    factory.SetDelegateToGeneratedFactory(true);
-    return factory.GetPrototype(pool.BuildFile(file)->message_type(0));
-  }();
-  return *kType;
-}
-
 struct Decoded {
   absl::Status status;
   std::unique_ptr<Message> header;
@@ -197,6 +163,45 @@ Decoded DecodeAs(const Message& type,
 }
 
 }  // namespace
+
+const Message& EveryType() {
+  using google::protobuf::FieldDescriptorProto;
+  static const Message* const kType = [] {
+    v1::Tensor::descriptor();
+    google::protobuf::FileDescriptorProto file;
+    file.set_name("every_type.proto");
+    file.set_syntax("proto3");
+    file.add_dependency(v1::Tensor::descriptor()->file()->name());
+    auto& message = *file.add_message_type();
+    message.set_name("EveryType");
+    message.add_oneof_decl()->set_name("first");
+    message.add_oneof_decl()->set_name("second");
+    // A Tensor below the top.
+    auto& inner = *message.add_nested_type();
+    inner.set_name("Inner");
+    AddField(inner, FieldDescriptorProto::TYPE_MESSAGE, false);
+    AddField(message, FieldDescriptorProto::TYPE_MESSAGE, false);
+    message.mutable_field(0)->set_type_name(".EveryType.Inner");
+    // A oneof's fields stand together; -1 is none.
+    for (int oneof : {-1, 0, 1}) {
+      for (int i = 1; i <= FieldDescriptorProto::Type_MAX; ++i) {
+        const auto type = static_cast<FieldDescriptorProto::Type>(i);
+        if (type == FieldDescriptorProto::TYPE_GROUP) continue;
+        AddField(message, type, false, oneof);
+        if (oneof >= 0) continue;
+        AddField(message, type, false);
+        AddField(message, type, true);
+        AddField(message, type, true);
+      }
+    }
+    static google::protobuf::DescriptorPool pool(
+        google::protobuf::DescriptorPool::generated_pool());
+    static google::protobuf::DynamicMessageFactory factory(&pool);
+    factory.SetDelegateToGeneratedFactory(true);
+    return factory.GetPrototype(pool.BuildFile(file)->message_type(0));
+  }();
+  return *kType;
+}
 
 std::vector<const Message*> AllTypes() {
   return {&v1::ForwardRequest::default_instance(),

@@ -18,8 +18,11 @@ namespace attnd::wire::testing {
 
 using google::protobuf::Message;
 
-// An empty message of each type that crosses the wire, and of one that has
-// every type of field.
+// What attn.v1 does not use yet: every type of field, alone, in oneofs and
+// repeated, packed and not, and a Tensor below the top.
+const Message& EveryType();
+
+// An empty message of each type that crosses the wire, and EveryType.
 std::vector<const Message*> AllTypes();
 
 // Sets a random half of the fields at every depth, oneofs included, to random
