@@ -20,8 +20,8 @@ namespace attnd::server {
 inline constexpr int kMaxSequences = 1 << 16;
 
 // Decodes a ForwardRequest or BackwardRequest, of which `fragments` are the
-// pieces in order, into work.request, work.inputs (views of `fragments`),
-// work.priority and work.front_bytes. Nothing the size of a tensor is
+// pieces in order, into work.request, work.inputs (views of `fragments`) and
+// work.priority. Nothing the size of a tensor is
 // allocated. Errors, all with the field's path:
 //   INVALID_ARGUMENT  garbled bytes, or a request that makes no sense
 //   UNIMPLEMENTED     a field that the schema lacks

@@ -1,0 +1,58 @@
+#ifndef ATTND_SERVER_SERVER_H_
+#define ATTND_SERVER_SERVER_H_
+
+// The whole server as a library: attnd, tests and benchmarks start it alike.
+//
+//   auto server = attnd::server::Server::Start(options, std::move(backends));
+//   ... (*server)->port() ...
+//   (*server)->Drain(options.drain_time);
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/backend.h"
+#include "server/options.h"
+#include "server/scheduler.h"
+
+namespace attnd::server {
+
+// Thread-safe.
+class Server {
+ public:
+  // Listens and serves once it returns. `backends`: at least one device.
+  // INVALID_ARGUMENT: bad options; UNAVAILABLE: an address cannot be had;
+  // else what a backend said.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options,
+      std::vector<std::unique_ptr<Backend>> backends);
+
+  // Drains with no time left. Blocks until the transport has let go of every
+  // call, which a stopped peer can delay by the keepalive time.
+  ~Server();
+
+  int port() const;          // -1: no TCP
+  int metrics_port() const;  // -1: none
+  SchedulerStats stats() const;
+  // One line each: what it runs on, its limits, where it listens.
+  std::vector<std::string> Describe() const;
+
+  // Health turns NOT_SERVING, new work is refused with UNAVAILABLE, what was
+  // admitted finishes within `drain_time`, the rest ends with UNAVAILABLE, then
+  // the transport closes. Takes at most `drain_time` + 4 s; DEADLINE_EXCEEDED
+  // when the transport had not let go by then: the destructor would wait for
+  // it. Later calls return the first one's status.
+  absl::Status Drain(absl::Duration drain_time);
+
+ private:
+  class Impl;
+  explicit Server(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_SERVER_H_

@@ -1,0 +1,86 @@
+#include "server/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+namespace attnd::server {
+namespace {
+
+using ::testing::StartsWith;
+
+std::string Refusal(const std::function<void(ServerOptions&)>& change) {
+  ServerOptions options;
+  change(options);
+  const absl::Status status = options.Validate();
+  EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
+  return std::string(status.message());
+}
+
+TEST(ServerOptions, DefaultsAreValid) {
+  EXPECT_EQ(Refusal([](ServerOptions&) {}), "");
+}
+
+TEST(ServerOptions, NamesTheFlagThatIsOutOfRange) {
+  EXPECT_THAT(Refusal([](auto& o) { o.port = 65536; }), StartsWith("--port:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.port = -1; }), StartsWith("--port:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.metrics_port = -2; }),
+              StartsWith("--metrics_port:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.host = ""; }), StartsWith("--host:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.unix_socket.assign(108, 'x'); }),
+              StartsWith("--unix_socket:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.memory_limit_bytes = 1 << 20; }),
+              StartsWith("--memory_limit:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.max_message_bytes = -1; }),
+              StartsWith("--max_message:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.drain_time = -absl::Seconds(1); }),
+              StartsWith("--drain_time:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.keepalive_time = absl::ZeroDuration(); }),
+              StartsWith("--keepalive_time:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.scheduler.lanes_per_device = 0; }),
+              StartsWith("--lanes:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.scheduler.max_queue_requests = 0; }),
+              StartsWith("--max_queue_requests:"));
+  EXPECT_THAT(Refusal([](auto& o) {
+                o.scheduler.max_batch_delay = absl::InfiniteDuration();
+              }),
+              StartsWith("--max_batch_delay:"));
+}
+
+TEST(ServerOptions, OnlyLoopbackWithoutInsecure) {
+  for (const char* host : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) {
+    EXPECT_EQ(Refusal([&](auto& o) { o.host = host; }), "");
+  }
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "example.org"}) {
+    EXPECT_THAT(Refusal([&](auto& o) { o.host = host; }),
+                StartsWith("--host:"));
+    EXPECT_EQ(Refusal([&](auto& o) {
+                o.host = host;
+                o.allow_insecure_bind = true;
+              }),
+              "");
+  }
+}
+
+TEST(ServerOptions, AUnixSocketAloneIsEnough) {
+  EXPECT_EQ(Refusal([](auto& o) {
+              o.port = -1;
+              o.unix_socket = "/tmp/attnd.sock";
+            }),
+            "");
+}
+
+TEST(DivideMemory, SharesFitTheLimit) {
+  for (int64_t limit = 16 << 20; limit < int64_t{1} << 45; limit *= 3) {
+    const MemoryShares shares = DivideMemory(limit);
+    EXPECT_LE(shares.transport_bytes + shares.account_bytes, limit);
+    EXPECT_LE(shares.max_message_bytes, shares.transport_bytes);
+    EXPECT_LT(shares.max_message_bytes, int64_t{1} << 31);
+    // A backward's input and outputs are below 1.7 times its message.
+    EXPECT_GE(shares.account_bytes, 2 * shares.max_message_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace attnd::server
