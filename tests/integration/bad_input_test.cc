@@ -1,0 +1,159 @@
+// What hostile clients send, over real gRPC to a server in another process:
+// each is refused by its field, the server serves the next request, and its
+// memory stays within bounds.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/status.h"
+#include "tests/integration/http2.h"
+#include "tests/integration/process.h"
+#include "tests/integration/rpc.h"
+#include "tests/server/bad_requests.h"
+
+namespace attnd::testing {
+namespace {
+
+using server::BadRequest;
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kMemoryLimit = 128 * kMiB;
+constexpr int64_t kSlack = 64 * kMiB;
+
+class BadInput : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto process = ServerProcess::Start(
+        ATTND_BINARY, {"--memory_limit=128MiB", "--threads=1"});
+    ASSERT_TRUE(process.ok()) << process.status();
+    process_ = *std::move(process);
+    channel_ = Connect(process_->tcp());
+  }
+
+  void ExpectServes() {
+    attn::v1::ForwardResponse response;
+    const absl::Status status =
+        Forward(channel_, server::GoodForward(), response);
+    ASSERT_TRUE(status.ok()) << status << "\n" << process_->log();
+    EXPECT_EQ(response.o().data().size(), 2 * 3 * 4 * 6 * sizeof(float));
+    EXPECT_EQ(response.lse().data().size(), 2 * 3 * 4 * sizeof(float));
+  }
+
+  // Too large ever to be served: nothing to retry, and no memory taken.
+  void ExpectTooLarge(const absl::Status& status) {
+    EXPECT_TRUE(absl::IsResourceExhausted(status) ||
+                absl::IsUnimplemented(status))
+        << status;
+    EXPECT_FALSE(wire::RetryDelay(status).has_value()) << status;
+    EXPECT_LE(process_->usage().peak_resident_bytes, kMemoryLimit + kSlack);
+    ExpectServes();
+  }
+
+  std::unique_ptr<ServerProcess> process_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+// `bytes` of zeros that take 1 MiB here.
+grpc::ByteBuffer Zeros(int64_t bytes) {
+  const grpc::Slice slice(std::string(kMiB, '\0'));
+  const std::vector<grpc::Slice> slices(bytes / kMiB, slice);
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+TEST_F(BadInput, EachIsRefusedByItsFieldAndTheNextIsServed) {
+  for (const BadRequest& bad : server::BadRequests()) {
+    EXPECT_EQ(server::Mismatch(bad, RawCall(channel_, bad.op, bad.bytes)), "");
+    ExpectServes();
+  }
+}
+
+TEST_F(BadInput, NaiveWhoseScratchCanNeverFitIsRefused) {
+  // Scores of 8192 x 8192 floats in each head: 256 MiB and more.
+  attn::v1::ForwardRequest request = RandomForward(8192, 1, 1);
+  request.mutable_options()->set_algorithm(attn::v1::ALGORITHM_NAIVE);
+  attn::v1::ForwardResponse response;
+  const absl::Status status = Forward(channel_, request, response);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_FALSE(wire::FieldViolations(status).empty()) << status;
+  ExpectServes();
+}
+
+TEST_F(BadInput, AMessageOverTheLimitIsRefused) {
+  ExpectTooLarge(RawCall(channel_, Op::kForward, Zeros(40 * kMiB)));
+}
+
+TEST_F(BadInput, AMessageOfAGibibyteTakesNoMemory) {
+  ExpectTooLarge(RawCall(channel_, Op::kForward, Zeros(1024 * kMiB)));
+}
+
+TEST_F(BadInput, AGzipBombTakesNoMemory) {
+  ExpectTooLarge(
+      RawCall(channel_, Op::kForward, Zeros(512 * kMiB), {.gzip = true}));
+}
+
+TEST_F(BadInput, ATimeoutOfOneNanosecondEndsTheCallAtOnce) {
+  const std::string request = server::GoodForward().SerializeAsString();
+  for (int i = 0; i < 20; ++i) {
+    const Http2Answer answer =
+        RawHttp2Call(process_->tcp(), "/attn.v1.AttentionService/Forward",
+                     {{"grpc-timeout", "1n"}}, request);
+    EXPECT_TRUE(answer.ended);
+    // gRPC rounds it up to 1 ms, in which a fast server may well be done.
+    EXPECT_TRUE(answer.reset || answer.Says("grpc-status", "4") ||
+                answer.Says("grpc-status", "0"))
+        << answer.headers;
+  }
+  ExpectServes();
+}
+
+TEST_F(BadInput, MalformedFramesEndTheirOwnConnectionOnly) {
+  const std::string request = server::GoodForward().SerializeAsString();
+  for (const auto& [name, value] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"grpc-timeout", "99999999999999S"},
+           {"grpc-timeout", "-1S"},
+           {"grpc-timeout", ""},
+           {"grpc-encoding", "no-such-encoding"}}) {
+    const Http2Answer answer =
+        RawHttp2Call(process_->tcp(), "/attn.v1.AttentionService/Forward",
+                     {{name, value}}, request);
+    EXPECT_TRUE(answer.ended) << name << ": " << value;
+  }
+  ExpectServes();
+}
+
+TEST_F(BadInput, UnknownMethodsAreUnimplemented) {
+  const Http2Answer answer = RawHttp2Call(
+      process_->tcp(), "/attn.v1.AttentionService/Sideways", {}, "");
+  EXPECT_TRUE(answer.ended);
+  EXPECT_TRUE(answer.Says("grpc-status", "12")) << answer.headers;
+  ExpectServes();
+}
+
+TEST(Flags, OutOfRangeExitsWithTwoAndNamesTheFlag) {
+  for (const std::string flag :
+       {"--port=65536", "--port=x", "--lanes=0", "--threads=-1",
+        "--memory_limit=1MiB", "--memory_limit=lots", "--max_queue_requests=0",
+        "--drain_time=-1s", "--drain_time=soon", "--device=quantum",
+        "--host=0.0.0.0", "--max_message=100GiB", "--no_such_flag=1"}) {
+    const Ran ran = RunProgram({ATTND_BINARY, flag});
+    EXPECT_EQ(ran.exit_status, 2) << flag << "\n" << ran.output;
+    EXPECT_THAT(ran.output,
+                ::testing::HasSubstr(flag.substr(0, flag.find('='))));
+  }
+}
+
+TEST(Flags, HelpAndVersionExitWithZero) {
+  const Ran help = RunProgram({ATTND_BINARY, "--help"});
+  EXPECT_EQ(help.exit_status, 0);
+  EXPECT_THAT(help.output, ::testing::HasSubstr("--memory_limit"));
+  EXPECT_EQ(RunProgram({ATTND_BINARY, "--version"}).exit_status, 0);
+}
+
+}  // namespace
+}  // namespace attnd::testing

@@ -1,0 +1,77 @@
+#ifndef ATTND_TESTS_INTEGRATION_PROCESS_H_
+#define ATTND_TESTS_INTEGRATION_PROCESS_H_
+
+// attnd, or another server program, as a process of its own.
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace attnd::testing {
+
+// A fresh folder, removed with what is in it.
+class TempFolder {
+ public:
+  TempFolder();
+  ~TempFolder();
+  std::string File(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// What /proc says of a process.
+struct Usage {
+  int64_t resident_bytes = 0;
+  int64_t peak_resident_bytes = 0;
+  int threads = 0;
+  int descriptors = 0;
+};
+
+class ServerProcess {
+ public:
+  // Starts `binary --port=0 --port_file=... --unix_socket=... flags...` and
+  // returns once it listens.
+  static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(
+      const std::string& binary, const std::vector<std::string>& flags = {});
+  // Kills it if it still runs.
+  ~ServerProcess();
+
+  pid_t pid() const { return pid_; }
+  std::string tcp() const { return tcp_; }  // "127.0.0.1:1234"
+  std::string unix_socket() const;          // "unix:/..."
+  std::string log() const;                  // its stderr so far
+  Usage usage() const;
+
+  void Signal(int signal) const;
+  // Its exit status (128 + signal when killed), or nothing by `timeout`.
+  std::optional<int> Wait(absl::Duration timeout);
+
+ private:
+  ServerProcess() = default;
+
+  TempFolder folder_;
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  std::optional<int> exit_;
+  std::string tcp_;
+};
+
+// Runs a program to its end; its exit status and all that it wrote.
+struct Ran {
+  int exit_status = -1;
+  std::string output;
+};
+Ran RunProgram(const std::vector<std::string>& command,
+               const std::string& input = "");
+
+}  // namespace attnd::testing
+
+#endif  // ATTND_TESTS_INTEGRATION_PROCESS_H_

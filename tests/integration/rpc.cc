@@ -1,0 +1,169 @@
+#include "tests/integration/rpc.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "grpc/grpc.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/security/credentials.h"
+#include "proto/grpc_status.h"
+#include "tests/server/bad_requests.h"
+
+namespace attnd::testing {
+namespace {
+
+std::string Name(Op op) {
+  return op == Op::kForward ? "/attn.v1.AttentionService/Forward"
+                            : "/attn.v1.AttentionService/Backward";
+}
+
+// One call's end, waited for.
+struct Ending {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::optional<absl::Status> status;
+
+  void Set(const grpc::Status& from) {
+    std::lock_guard lock(mutex);
+    status = wire::FromGrpcStatus(from);
+    changed.notify_all();
+  }
+  bool WaitFor(absl::Duration timeout) {
+    std::unique_lock lock(mutex);
+    return changed.wait_until(lock, absl::ToChronoTime(absl::Now() + timeout),
+                              [this] { return status.has_value(); });
+  }
+};
+
+absl::Status Unary(const std::shared_ptr<grpc::Channel>& channel,
+                   const std::string& method, const grpc::ByteBuffer& request,
+                   grpc::ByteBuffer& response, const RawOptions& options) {
+  grpc::GenericStub stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
+  context.set_wait_for_ready(true);
+  if (options.gzip) context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
+  Ending ending;
+  stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &response,
+                 [&ending](const grpc::Status& status) { ending.Set(status); });
+  ending.WaitFor(absl::InfiniteDuration());
+  return *ending.status;
+}
+
+grpc::ByteBuffer ToBuffer(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+std::string ToString(const grpc::ByteBuffer& buffer) {
+  std::vector<grpc::Slice> slices;
+  (void)buffer.Dump(&slices);
+  std::string bytes;
+  for (const grpc::Slice& slice : slices) {
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& target) {
+  // Keeps gRPC up between tests: shutting it down after a large message was
+  // refused half sent takes it 10 s.
+  [[maybe_unused]] static const bool kept = (grpc_init(), true);
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+absl::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, Op op,
+                     const grpc::ByteBuffer& request,
+                     const RawOptions& options) {
+  grpc::ByteBuffer response;
+  return Unary(channel, Name(op), request, response, options);
+}
+
+absl::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, Op op,
+                     const std::string& request, const RawOptions& options) {
+  return RawCall(channel, op, ToBuffer(request), options);
+}
+
+absl::Status Forward(const std::shared_ptr<grpc::Channel>& channel,
+                     const attn::v1::ForwardRequest& request,
+                     attn::v1::ForwardResponse& response,
+                     absl::Duration timeout) {
+  const auto stub = attn::v1::AttentionService::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  context.set_wait_for_ready(true);
+  return wire::FromGrpcStatus(stub->Forward(&context, request, &response));
+}
+
+struct PendingForward::State : Ending {};
+
+PendingForward::PendingForward(const std::shared_ptr<grpc::Channel>& channel,
+                               attn::v1::ForwardRequest request,
+                               absl::Duration timeout)
+    : state_(std::make_shared<State>()),
+      stub_(attn::v1::AttentionService::NewStub(channel)),
+      request_(std::move(request)) {
+  context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  context_.set_wait_for_ready(true);
+  stub_->async()->Forward(
+      &context_, &request_, &response_,
+      [state = state_](const grpc::Status& status) { state->Set(status); });
+}
+
+PendingForward::~PendingForward() {
+  context_.TryCancel();
+  (void)Wait();
+}
+
+bool PendingForward::WaitFor(absl::Duration timeout) {
+  return state_->WaitFor(timeout);
+}
+
+const absl::Status& PendingForward::Wait() {
+  state_->WaitFor(absl::InfiniteDuration());
+  return *state_->status;
+}
+
+std::string Health(const std::shared_ptr<grpc::Channel>& channel,
+                   const std::string& service) {
+  // HealthCheckRequest {string service = 1}, HealthCheckResponse {status = 1}.
+  std::string request;
+  if (!service.empty()) {
+    request =
+        absl::StrCat("\x0a", std::string(1, char(service.size())), service);
+  }
+  grpc::ByteBuffer response;
+  const absl::Status status =
+      Unary(channel, "/grpc.health.v1.Health/Check", ToBuffer(request),
+            response, {.timeout = absl::Seconds(10)});
+  if (!status.ok()) return status.ToString();
+  const std::string bytes = ToString(response);
+  if (bytes == "\x08\x01") return "SERVING";
+  return bytes == "\x08\x02" ? "NOT_SERVING" : "UNKNOWN";
+}
+
+attn::v1::ForwardRequest RandomForward(int64_t len, int64_t heads,
+                                       int64_t dim) {
+  attn::v1::ForwardRequest request;
+  for (attn::v1::Tensor* tensor :
+       {request.mutable_q(), request.mutable_k(), request.mutable_v()}) {
+    *tensor = server::RandomTensor({1, len, heads, dim});
+  }
+  return request;
+}
+
+}  // namespace attnd::testing
