@@ -52,7 +52,7 @@ void BackwardBlock(const Head<T>& head, const BlockRange& r,
   }
 }
 
-// dV += P^T dO, dK += scale dX^T Q, for the block's columns: (E13), (E18).
+// dV += P^T dO, dK += dX^T Q, for the block's columns: (E13), (E18).
 template <typename T>
 void AddToKv(const Head<T>& head, const BlockRange& r,
              const HeadUpstream<T>& in, const Matrix<T>& p, const Matrix<T>& dx,
@@ -61,21 +61,19 @@ void AddToKv(const Head<T>& head, const BlockRange& r,
     for (int64_t j = r.j0; j < r.j1; ++j) {
       if (p[i - r.i0][j - r.j0] == 0) continue;
       Axpy(p[i - r.i0][j - r.j0], in.d_o[i], in.d_o.cols(), out.dv[j]);
-      Axpy(head.scale() * dx[i - r.i0][j - r.j0], head.q()[i], head.q().cols(),
-           out.dk[j]);
+      Axpy(dx[i - r.i0][j - r.j0], head.q()[i], head.q().cols(), out.dk[j]);
     }
   }
 }
 
-// dQ += scale dX K, for the block's rows: (E17).
+// dQ += dX K, for the block's rows: (E17).
 template <typename T>
 void AddToQ(const Head<T>& head, const BlockRange& r, const Matrix<T>& dx,
             HeadGradients<T>& out) {
   for (int64_t i = r.i0; i < r.i1; ++i)
     for (int64_t j = r.j0; j < r.j1; ++j)
       if (dx[i - r.i0][j - r.j0] != 0)
-        Axpy(head.scale() * dx[i - r.i0][j - r.j0], head.k()[j],
-             head.k().cols(), out.dq[i]);
+        Axpy(dx[i - r.i0][j - r.j0], head.k()[j], head.k().cols(), out.dq[i]);
 }
 
 }  // namespace attnd::reference

@@ -45,9 +45,8 @@ bool ForwardHeads(const Problem& p, const Choice& choice, Sink sink) {
   return true;
 }
 
-// Calls on_q(b, h, const HeadGradients<T>&) for every query head, of which dq
-// is complete, then on_kv(b, kv_head, gradients) for every K/V head, of which
-// dk and dv are complete, summed over its group.
+// Calls on_q(b, h, dq) for every query head, and on_kv(b, kv_head, dk, dv) for
+// every K/V head, whose gradients sum over its group. All const Matrix<T>&.
 template <typename T, typename OnQ, typename OnKv>
 bool BackwardHeads(const BackwardArgs& args, const Choice& choice, OnQ on_q,
                    OnKv on_kv) {
@@ -58,19 +57,26 @@ bool BackwardHeads(const BackwardArgs& args, const Choice& choice, OnQ on_q,
   for (int64_t b = 0; b < p.batch; ++b) {
     const int64_t rows = QLen(p, b), columns = KvLen(p, b);
     for (int64_t kv_head = 0; kv_head < p.kv_heads; ++kv_head) {
-      HeadGradients<T> out;
-      out.dk = Matrix<T>(columns, p.head_dim);
-      out.dv = Matrix<T>(columns, p.value_dim);
+      Matrix<T> dk(columns, p.head_dim), dv(columns, p.value_dim);
       for (int64_t h = kv_head * p.group(); h < (kv_head + 1) * p.group();
            ++h) {
         const Head<T> head(p, b, h);
-        out.dq = Matrix<T>(rows, p.head_dim);
+        HeadGradients<T> out{Matrix<T>(rows, p.head_dim),
+                             Matrix<T>(columns, p.head_dim),
+                             Matrix<T>(columns, p.value_dim)};
         const HeadUpstream<T> in = ReadUpstream<T>(args, b, h);
         if (!RunBackward(head, choice, in, out) || head.cancelled())
           return false;
-        on_q(b, h, out);
+        // (E17), (E18)
+        for (int64_t i = 0; i < rows; ++i)
+          Scale<T>(p.scale, p.head_dim, out.dq[i]);
+        on_q(b, h, out.dq);
+        for (int64_t j = 0; j < columns; ++j) {
+          Axpy<T>(p.scale, out.dk[j], p.head_dim, dk[j]);
+          Axpy<T>(1, out.dv[j], p.value_dim, dv[j]);
+        }
       }
-      on_kv(b, kv_head, out);
+      on_kv(b, kv_head, dk, dv);
     }
   }
   return true;

@@ -63,7 +63,7 @@ void Head<T>::Scores(int64_t i, int64_t first, int64_t last, T* s,
     const int64_t hi = std::min(last, segment.first + seen.hi);
     for (int64_t j = lo; j < hi; ++j) {
       const T dot = Dot(q_[i], k_[j], q_.cols());
-      T x = scale() * dot;  // (E1)
+      T x = problem_.scale * dot;  // (E1)
       // Any finite scale is allowed: a product out of range saturates.
       if (std::isinf(x) && std::isfinite(dot))
         x = std::copysign(std::numeric_limits<T>::max(), x);

@@ -51,6 +51,12 @@ void Axpy(T a, const T* x, int64_t n, T* y) {
   for (int64_t d = 0; d < n; ++d) y[d] += a * x[d];
 }
 
+// x *= a
+template <typename T>
+void Scale(T a, int64_t n, T* x) {
+  for (int64_t d = 0; d < n; ++d) x[d] *= a;
+}
+
 // The larger one, or NaN: a NaN score must not look like an empty row.
 template <typename T>
 T MaxOrNan(T a, T b) {
@@ -68,7 +74,6 @@ class Head {
   const Matrix<T>& q() const { return q_; }      // [rows, head_dim]
   const Matrix<T>& k() const { return k_; }      // [columns, head_dim]
   const Matrix<T>& v() const { return v_; }      // [columns, value_dim]
-  T scale() const { return problem_.scale; }
 
   // (E1), (E2): s[j - first] = score(i, j) for j in [first, last), -inf where
   // masked; slope[j - first] = d score / d (scale q_i . k_j), if wanted.
@@ -111,8 +116,9 @@ struct HeadUpstream {
   std::vector<T> delta;  // [rows]: (E11), less the gradient of LSE
 };
 
-// Gradients are added to what is there: dK and dV sum over the query heads that
-// share a K/V head.
+// What backward makes of a head, zero at first. dQ and dK lack the factor
+// `scale`, which the driver multiplies in once; it also sums dK and dV over the
+// query heads that share a K/V head.
 template <typename T>
 struct HeadGradients {
   Matrix<T> dq;  // [rows, head_dim]

@@ -14,27 +14,22 @@ void RoundAll(std::optional<DType> dtype, Matrix<T>& m) {
     for (int64_t j = 0; j < m.cols(); ++j) m[i][j] = RoundTo(*dtype, m[i][j]);
 }
 
-// C += A B
+// C += A B. Zeros are skipped: what a mask hides must not reach a sum as
+// 0 * NaN.
 template <typename T>
-void AddProduct(const Matrix<T>& a, const Matrix<T>& b, T scale, Matrix<T>& c) {
-  for (int64_t i = 0; i < a.rows(); ++i) {
-    std::vector<T> sum(b.cols(), T{0});
-    // Zeros are skipped: what a mask hides must not reach the sum as 0 * NaN.
+void AddProduct(const Matrix<T>& a, const Matrix<T>& b, Matrix<T>& c) {
+  for (int64_t i = 0; i < a.rows(); ++i)
     for (int64_t j = 0; j < a.cols(); ++j)
-      if (a[i][j] != 0) Axpy(a[i][j], b[j], b.cols(), sum.data());
-    Axpy(scale, sum.data(), b.cols(), c[i]);
-  }
+      if (a[i][j] != 0) Axpy(a[i][j], b[j], b.cols(), c[i]);
 }
 
 // C += A^T B
 template <typename T>
-void AddTransposedProduct(const Matrix<T>& a, const Matrix<T>& b, T scale,
+void AddTransposedProduct(const Matrix<T>& a, const Matrix<T>& b,
                           Matrix<T>& c) {
-  Matrix<T> sum(c.rows(), c.cols());
   for (int64_t i = 0; i < a.rows(); ++i)
     for (int64_t j = 0; j < a.cols(); ++j)
-      if (a[i][j] != 0) Axpy(a[i][j], b[i], b.cols(), sum[j]);
-  for (int64_t j = 0; j < c.rows(); ++j) Axpy(scale, sum[j], c.cols(), c[j]);
+      if (a[i][j] != 0) Axpy(a[i][j], b[i], b.cols(), c[j]);
 }
 
 }  // namespace
@@ -67,7 +62,7 @@ bool NaiveForward(const Head<T>& head, std::optional<DType> round_to,
     out.lse[i] = SoftmaxThreePass(p.cols(), p[i]);
   }
   RoundAll(round_to, p);
-  AddProduct(p, head.v(), T{1}, out.o);  // (E6)
+  AddProduct(p, head.v(), out.o);  // (E6)
   return !head.cancelled();
 }
 
@@ -95,11 +90,11 @@ bool NaiveBackward(const Head<T>& head, std::optional<DType> round_to,
   }
   RoundAll(round_to, p);
   RoundAll(round_to, ds);
-  AddTransposedProduct(p, in.d_o, T{1}, out.dv);  // (E13)
+  AddTransposedProduct(p, in.d_o, out.dv);  // (E13)
   if (head.cancelled()) return false;
-  AddProduct(ds, head.k(), head.scale(), out.dq);  // (E17)
+  AddProduct(ds, head.k(), out.dq);  // (E17)
   if (head.cancelled()) return false;
-  AddTransposedProduct(ds, head.q(), head.scale(), out.dk);  // (E18)
+  AddTransposedProduct(ds, head.q(), out.dk);  // (E18)
   return true;
 }
 

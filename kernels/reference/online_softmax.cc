@@ -48,8 +48,8 @@ bool OnlineSoftmaxBackward(const Head<T>& head, const HeadUpstream<T>& in,
       Axpy(p, in.d_o[i], value_dim, out.dv[j]);             // (E13)
       const T dp = Dot(in.d_o[i], head.v()[j], value_dim);  // (E14)
       const T ds = p * (dp - in.delta[i]) * slope;          // (E15), (E16)
-      Axpy(head.scale() * ds, head.k()[j], head_dim, out.dq[i]);  // (E17)
-      Axpy(head.scale() * ds, head.q()[i], head_dim, out.dk[j]);  // (E18)
+      Axpy(ds, head.k()[j], head_dim, out.dq[i]);           // (E17)
+      Axpy(ds, head.q()[i], head_dim, out.dk[j]);           // (E18)
     }
   }
   return true;

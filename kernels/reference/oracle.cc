@@ -53,17 +53,17 @@ ExactBackward OracleBackward(const BackwardArgs& given) {
   }
   BackwardHeads<double>(
       args, Choice{},
-      [&](int64_t b, int64_t h, const HeadGradients<double>& head) {
-        StoreTokens(head.dq, 0, head.dq.rows(), p.q_len, b, h, p.q_heads,
-                    exact.dq);
+      [&](int64_t b, int64_t h, const Matrix<double>& dq) {
+        StoreTokens(dq, 0, dq.rows(), p.q_len, b, h, p.q_heads, exact.dq);
       },
-      [&](int64_t b, int64_t kv_head, const HeadGradients<double>& head) {
+      [&](int64_t b, int64_t kv_head, const Matrix<double>& dk,
+          const Matrix<double>& dv) {
         int64_t first = 0;
         for (size_t n = 0; n < p.kv.size(); ++n) {
           const int64_t count = KvLen(p.kv[n], b), len = p.kv[n].len;
-          StoreTokens(head.dk, first, count, len, b, kv_head, p.kv_heads,
+          StoreTokens(dk, first, count, len, b, kv_head, p.kv_heads,
                       exact.dk[n]);
-          StoreTokens(head.dv, first, count, len, b, kv_head, p.kv_heads,
+          StoreTokens(dv, first, count, len, b, kv_head, p.kv_heads,
                       exact.dv[n]);
           first += count;
         }

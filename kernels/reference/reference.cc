@@ -65,14 +65,15 @@ absl::Status Backward(const BackwardArgs& args, Algorithm algorithm) {
   if (absl::Status s = Choose(algorithm, p, choice); !s.ok()) return s;
   return Result(BackwardHeads<float>(
       args, choice,
-      [&](int64_t b, int64_t h, const HeadGradients<float>& head) {
-        StoreTokens(head.dq, 0, head.dq.rows(), p.q_len, b, h, args.dq);
+      [&](int64_t b, int64_t h, const Matrix<float>& dq) {
+        StoreTokens(dq, 0, dq.rows(), p.q_len, b, h, args.dq);
       },
-      [&](int64_t b, int64_t kv_head, const HeadGradients<float>& head) {
+      [&](int64_t b, int64_t kv_head, const Matrix<float>& dk,
+          const Matrix<float>& dv) {
         int64_t first = 0;
         for (const KvSegment& s : p.kv) {
-          StoreTokens(head.dk, first, KvLen(s, b), s.len, b, kv_head, s.dk);
-          StoreTokens(head.dv, first, KvLen(s, b), s.len, b, kv_head, s.dv);
+          StoreTokens(dk, first, KvLen(s, b), s.len, b, kv_head, s.dk);
+          StoreTokens(dv, first, KvLen(s, b), s.len, b, kv_head, s.dv);
           first += KvLen(s, b);
         }
       }));
@@ -85,11 +86,10 @@ int64_t ScratchBytes(Op op, const Problem& p, Algorithm algorithm) {
   for (const KvSegment& s : p.kv) columns += s.len;
   double floats = rows * p.head_dim + columns * dims;  // Q, K, V
   floats += rows * p.value_dim + rows;                 // O, LSE
-  if (op == Op::kBackward) floats += (rows + columns) * dims + 2 * rows;
+  if (op == Op::kBackward) floats += (rows + 2 * columns) * dims + 2 * rows;
   if (algorithm == Algorithm::kNaive) {
     floats +=
         rows * columns * (op == Op::kForward ? 2 : 3);  // S, P; P, slope, dS
-    floats += columns * dims;                           // a product's sum
   } else {
     floats += 2 * rows + 64 * dims + (1 << 14);  // m, l; blocks
   }

@@ -18,15 +18,15 @@ double AbsDot(const double* a, const double* b, int64_t n) {
 
 // Scores of row i, and how a relative error of them grows: 1 + the largest
 // |scale| sum |q k| + |score|, since P = exp(score - ...).
-double Row(const Head<double>& head, int64_t i, std::vector<double>& s) {
+double Row(const Head<double>& head, double scale, int64_t i,
+           std::vector<double>& s) {
   s.resize(head.columns());
   head.Scores(i, 0, head.columns(), s.data());
   double growth = 1;
   for (int64_t j = 0; j < head.columns(); ++j) {
     if (!std::isfinite(s[j])) continue;
     const double dot = AbsDot(head.q()[i], head.k()[j], head.q().cols());
-    growth =
-        std::max(growth, 1 + std::abs(head.scale()) * dot + std::abs(s[j]));
+    growth = std::max(growth, 1 + std::abs(scale) * dot + std::abs(s[j]));
   }
   return growth;
 }
@@ -44,7 +44,7 @@ reference::ExactForward ForwardMagnitudes(const Problem& p) {
       for (int64_t i = 0; i < head.rows(); ++i) {
         const int64_t row = (b * p.q_heads + h) * p.q_len + i;
         if (std::isinf(exact.lse[row])) continue;
-        const double growth = Row(head, i, s);
+        const double growth = Row(head, p.scale, i, s);
         double* o = &out.o[((b * p.q_len + i) * p.q_heads + h) * p.value_dim];
         for (int64_t j = 0; j < head.columns(); ++j)
           for (int64_t d = 0; d < p.value_dim; ++d)
@@ -72,7 +72,7 @@ reference::ExactBackward BackwardMagnitudes(const BackwardArgs& args) {
       const auto in = reference::ReadUpstream<double>(args, b, h);
       for (int64_t i = 0; i < head.rows(); ++i) {
         if (std::isinf(in.lse[i])) continue;
-        const double growth = Row(head, i, s) + std::abs(in.lse[i]);
+        const double growth = Row(head, p.scale, i, s) + std::abs(in.lse[i]);
         double delta = std::abs(in.delta[i]);
         if (args.o)  // its sum may have cancelled: |O| is at most the largest
                      // |V|
@@ -85,7 +85,7 @@ reference::ExactBackward BackwardMagnitudes(const BackwardArgs& args) {
           for (int64_t t = 0; t < KvLen(p.kv[n], b); ++t, ++j) {
             const double weight = growth * std::exp(s[j] - in.lse[i]);
             const double dp = AbsDot(in.d_o[i], head.v()[j], p.value_dim);
-            const double dx = weight * (dp + delta) * std::abs(head.scale());
+            const double dx = weight * (dp + delta) * std::abs(p.scale);
             const int64_t kv_row =
                 (b * p.kv[n].len + t) * p.kv_heads + h / p.group();
             const int64_t q_row = (b * p.q_len + i) * p.q_heads + h;

@@ -9,7 +9,9 @@ namespace {
 
 using testing::CheckBackward;
 using testing::CheckForward;
+using testing::ProblemOptions;
 using testing::RandomProblem;
+using testing::Slack;
 
 constexpr int kProblems = 300;
 
@@ -31,6 +33,46 @@ TEST_P(EveryAlgorithm, BackwardIsAccurateOverTheContract) {
       return reference::Backward(args, GetParam());
     }));
   }
+}
+
+// Enough elements for errors to be told apart from luck.
+ProblemOptions Large() {
+  ProblemOptions options;
+  options.max_q_len = options.max_kv_len = 200;
+  options.max_segments = 2;
+  options.max_dim = 64;
+  options.empty_sizes = options.odd_scales = false;
+  return options;
+}
+
+bool IsLarge(const RandomProblem& problem) {
+  const Problem& p = problem.problem();
+  int64_t columns = 0;
+  for (const KvSegment& s : p.kv) columns += s.len;
+  return p.batch * p.q_heads * p.q_len >= 256 && p.q_len >= 64 &&
+         columns >= 64 && p.head_dim >= 16 && p.value_dim >= 16;
+}
+
+TEST_P(EveryAlgorithm, LargeProblemsNeedNoSlack) {
+  int tried = 0;
+  for (int seed = 0; seed < 80; ++seed) {
+    const RandomProblem problem(seed, Large());
+    if (!IsLarge(problem)) continue;
+    ++tried;
+    EXPECT_TRUE(CheckForward(
+        problem,
+        [&](const ForwardArgs& args) {
+          return reference::Forward(args, GetParam());
+        },
+        Slack::kNone));
+    EXPECT_TRUE(CheckBackward(
+        problem,
+        [&](const BackwardArgs& args) {
+          return reference::Backward(args, GetParam());
+        },
+        Slack::kNone));
+  }
+  EXPECT_GE(tried, 10);
 }
 
 INSTANTIATE_TEST_SUITE_P(Reference, EveryAlgorithm,
