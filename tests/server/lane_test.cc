@@ -1,0 +1,192 @@
+// A lane and the groups it runs, fed by hand.
+
+#include "server/lane.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/group_run.h"
+#include "tests/server/fakes/fault_backend.h"
+#include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/test_work.h"
+
+namespace attnd::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using Stage = IdentityBackend::Stage;
+using Works = std::vector<std::shared_ptr<Work>>;
+
+// Gives out what the test queues, and ends the lane after the last.
+class Feeder : public LaneFeeder {
+ public:
+  explicit Feeder(std::deque<Works> groups) : groups_(std::move(groups)) {}
+
+  Works NextGroup(int lane) override {
+    EXPECT_EQ(lane, 3);
+    if (fault_ != absl::OkStatus() || groups_.empty()) return {};
+    Works group = std::move(groups_.front());
+    groups_.pop_front();
+    return group;
+  }
+  void Complete(std::shared_ptr<Work> work,
+                absl::StatusOr<WorkResult> result) override {
+    faults_before_.push_back(!fault_.ok());
+    work->done(std::move(result));
+  }
+  void DeviceFault(int, const absl::Status& status) override {
+    EXPECT_EQ(fault_, absl::OkStatus());
+    fault_ = status;
+  }
+
+  // Once the lane has ended.
+  const absl::Status& fault() const { return fault_; }
+  // Of each completion, whether the fault was known before.
+  const std::vector<bool>& faults_before() const { return faults_before_; }
+
+ private:
+  std::deque<Works> groups_;
+  absl::Status fault_;
+  std::vector<bool> faults_before_;
+};
+
+// Runs the groups on a lane until it ends.
+void RunLane(IdentityBackend& backend, Feeder& feeder) {
+  auto pool = OutputPool::Create(backend.host_memory(), 1 << 20);
+  Lane lane(3, backend, *backend.NewStream(), *pool, feeder);
+}
+
+std::vector<std::byte> O(const WorkResult& result) {
+  HostSpan span = result.outputs[TensorId::kO].span();
+  return {span.begin(), span.end()};
+}
+
+TEST(LaneTest, RunsGroupAfterGroupAndEndsWhenThereIsNone) {
+  IdentityBackend backend;
+  TestWork a({.q_len = 3}), b({.q_len = 4}), c({.q_len = 5});
+  Feeder feeder({{a.work(), b.work()}, {c.work()}});
+  RunLane(backend, feeder);
+  for (TestWork* test : {&a, &b, &c}) {
+    absl::StatusOr<WorkResult> result = test->Await();
+    ASSERT_EQ(result.status(), absl::OkStatus());
+    EXPECT_EQ(O(*result), test->q());
+    EXPECT_EQ(result->batch_requests, test == &c ? 1 : 2);
+    EXPECT_EQ(test->release_calls(), 1);
+  }
+}
+
+TEST(LaneTest, WhatFindsNoMemoryBesideTheOthersRunsAfterThem) {
+  for (Stage stage : {Stage::kAllocate, Stage::kMapOutput}) {
+    FaultBackend backend;
+    // The first member's, or both of its outputs, succeed.
+    const int after = stage == Stage::kAllocate ? 1 : 2;
+    backend.Fail(stage, absl::ResourceExhaustedError("full"), 1, after);
+    TestWork a({.q_len = 3}), b({.q_len = 4}), c({.q_len = 5});
+    Feeder feeder({{a.work(), b.work(), c.work()}});
+    RunLane(backend, feeder);
+    EXPECT_EQ(feeder.fault(), absl::OkStatus());
+    for (TestWork* test : {&a, &b, &c}) {
+      absl::StatusOr<WorkResult> result = test->Await();
+      ASSERT_EQ(result.status(), absl::OkStatus());
+      EXPECT_EQ(O(*result), test->q());
+      EXPECT_EQ(result->batch_requests, test == &b ? 1 : 2);
+      EXPECT_EQ(test->release_calls(), 1);
+    }
+  }
+}
+
+TEST(LaneTest, WhatFindsNoMemoryAloneFails) {
+  FaultBackend backend;
+  backend.Fail(Stage::kAllocate, absl::ResourceExhaustedError("full"), 2, 1);
+  TestWork a({}), b({}), c({});
+  Feeder feeder({{a.work(), b.work()}, {c.work()}});
+  RunLane(backend, feeder);
+  EXPECT_EQ(a.AwaitStatus(), absl::OkStatus());
+  EXPECT_EQ(b.AwaitStatus(), absl::ResourceExhaustedError("full"));
+  EXPECT_EQ(c.AwaitStatus(), absl::OkStatus());
+  EXPECT_EQ(b.release_calls(), 1);
+}
+
+TEST(LaneTest, AFaultFailsTheWholeGroupAfterItWasReported) {
+  FaultBackend backend;
+  backend.Fail(Stage::kUpload, absl::InternalError("bus"), -1, 5);
+  TestWork a({.q_len = 3}), b({.q_len = 4}), never({});
+  Feeder feeder({{a.work(), b.work()}, {never.work()}});
+  RunLane(backend, feeder);
+  EXPECT_EQ(feeder.fault(), absl::InternalError("bus"));
+  EXPECT_THAT(feeder.faults_before(), ElementsAre(true, true));
+  EXPECT_EQ(a.AwaitStatus().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(b.AwaitStatus().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(never.done_calls(), 0);
+}
+
+TEST(LaneTest, CancelledMembersStayOffTheDevice) {
+  IdentityBackend backend;
+  TestWork a({.q_len = 3}), b({.q_len = 4});
+  a.work()->cancel.Cancel();
+  Feeder feeder({{a.work(), b.work()}});
+  RunLane(backend, feeder);
+  EXPECT_EQ(a.AwaitStatus().code(), absl::StatusCode::kCancelled);
+  absl::StatusOr<WorkResult> result = b.Await();
+  ASSERT_EQ(result.status(), absl::OkStatus());
+  EXPECT_EQ(result->batch_requests, 1);
+}
+
+// Cancels when the given upload begins.
+class CancelsDuringUpload : public IdentityBackend {
+ public:
+  absl::Status On(Stage stage, Group) override {
+    if (stage == Stage::kUpload && ++uploads_ == 2) token->Cancel();
+    if (stage == Stage::kRun) ++runs;
+    return absl::OkStatus();
+  }
+  int uploads() const { return uploads_; }
+
+  CancelToken* token = nullptr;
+  int runs = 0;
+
+ private:
+  int uploads_ = 0;
+};
+
+TEST(LaneTest, AnUploadStopsSoonAfterItsRequestIsCancelled) {
+  CancelsDuringUpload backend;
+  TestWork test({.q_len = 1 << 16, .dim = 128});  // 32 MiB: eight pieces
+  backend.token = &test.work()->cancel;
+  Feeder feeder({{test.work()}});
+  RunLane(backend, feeder);
+  EXPECT_EQ(test.AwaitStatus().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(backend.uploads(), 2);
+  EXPECT_EQ(backend.runs, 0);
+  EXPECT_EQ(test.release_calls(), 1);
+}
+
+TEST(GroupRunTest, ChargesWhatItAllocates) {
+  IdentityBackend backend;
+  auto pool = OutputPool::Create(backend.host_memory(), 0);
+  TestWork test({.q_len = 1000, .kv_len = 77, .heads = 3, .dim = 33});
+  const Request& request = *test.work()->request;
+  auto stream = *backend.NewStream();
+  GroupRun run(backend, *stream, *pool, {test.work()});
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  EXPECT_EQ(backend.memory().live_bytes(), PooledOutputBytes(request));
+  EXPECT_GE(PooledOutputBytes(request), request.output_bytes());
+  EXPECT_GE(DeviceInputBytes(request), request.input_bytes());
+  EXPECT_EQ(DeviceInputBytes(request) % kTensorAlignment, 0);
+  stream->Reset();
+  EXPECT_THAT(run.TakeCompleted(), SizeIs(1));
+  EXPECT_THAT(run.TakeDeferred(), IsEmpty());
+  EXPECT_EQ(backend.memory().live_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace attnd::server
