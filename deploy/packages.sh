@@ -18,6 +18,7 @@ build=(
 )
 test=(
   libgtest-dev libgmock-dev
+  libbenchmark-dev
   libopenblas-dev       # what the CPU kernels are compared with
   python3 python3-venv  # a client in another language
 )

@@ -7,10 +7,13 @@
 #   deploy/real_data.sh BUILD [RESULTS]
 set -euo pipefail
 [ $# -ge 1 ] || { sed -n '2,8s/^# \?//p' "$0" >&2; exit 2; }
-build=$1
-results=${2:-$build/real_data}
-repo=$(cd "$(dirname "$0")/.." && pwd)
-data=$repo/tests/data/minilm
+build=$(realpath "$1")
+results=$(realpath -m "${2:-$build/real_data}")
+# Short paths in what is printed.
+cd "$(dirname "$0")/.."
+build=$(realpath --relative-base=. "$build")
+results=$(realpath -m --relative-base=. "$results")
+data=tests/data/minilm
 attnd=$build/server/attnd
 attnctl=$build/client/attnctl
 oracle_check=$build/tests/oracle_check/oracle_check

@@ -1,0 +1,62 @@
+#include "tests/bench/attnd_peer.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "attnd/client.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "server/server.h"
+#include "tests/bench/peer_process.h"
+#include "tests/server/fakes/identity_backend.h"
+
+namespace attnd::bench {
+namespace {
+
+// Ends the process: a benchmark has nothing else to do.
+template <typename T>
+T Get(absl::StatusOr<T> value) {
+  if (!value.ok()) {
+    std::fprintf(stderr, "attnd: %s\n",
+                 std::string(value.status().message()).c_str());
+    std::exit(1);
+  }
+  return *std::move(value);
+}
+
+void Serve(std::unique_ptr<Backend> backend) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(std::move(backend));
+  server::ServerOptions options;
+  std::unique_ptr<server::Server> server =
+      Get(server::Server::Start(options, std::move(backends)));
+  ServeUntilParentIsDone(server->port());
+}
+
+}  // namespace
+
+void ServeAttndCopying() {
+  Serve(std::make_unique<server::IdentityBackend>());
+}
+
+void ServeAttndOnCpu() { Serve(Get(CreateCpuBackend({}))); }
+
+EchoCall ConnectAttnd(const std::string& target) {
+  std::shared_ptr<client::Client> client = Get(client::Client::Create(target));
+  return [client](const Exchange& exchange) {
+    constexpr int64_t kHeads = 8, kDim = 128;
+    const std::vector<int64_t> shape{
+        1, int64_t(exchange.bytes) / (kHeads * kDim * 4), kHeads, kDim};
+    client::ForwardCall call;
+    call.q = {client::DType::kF32, shape, exchange.in[0]};
+    call.k = {client::DType::kF32, shape, exchange.in[1]};
+    call.v = {client::DType::kF32, shape, exchange.in[2]};
+    call.o = {client::DType::kF32, shape, exchange.out};
+    Get(client->Forward(call, {}));
+  };
+}
+
+}  // namespace attnd::bench

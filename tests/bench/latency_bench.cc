@@ -1,0 +1,150 @@
+// latency_bench: what attnd adds to an empty call. The smallest request (one
+// query, one key, head_dim 64) by the client library against a health check,
+// whose request is empty and whose answer has two bytes, by gRPC alone: the
+// same server, a connection each, calls alternating, two processes.
+
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "attnd/client.h"
+#include "tests/bench/attnd_peer.h"
+#include "tests/bench/peer_process.h"
+#include "tests/bench/stats.h"
+
+namespace attnd::bench {
+namespace {
+
+constexpr double kBar = 1.35;
+
+struct Options {
+  int pairs = 4000;
+  int warm_up = 500;
+  bool check = false;
+};
+
+// Blocking health checks without the client library.
+class EmptyCaller {
+ public:
+  explicit EmptyCaller(const std::string& target) {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_ = std::make_unique<grpc::GenericStub>(grpc::CreateCustomChannel(
+        target, grpc::InsecureChannelCredentials(), arguments));
+  }
+
+  void Call() {
+    grpc::ClientContext context;
+    grpc::ByteBuffer request(&empty_, 1), response;
+    grpc::Status status;
+    auto call = stub_->PrepareUnaryCall(
+        &context, "/grpc.health.v1.Health/Check", request, &queue_);
+    call->StartCall();
+    call->Finish(&response, &status, nullptr);
+    void* tag;
+    bool ok;
+    queue_.Next(&tag, &ok);
+    if (!status.ok()) {
+      std::fprintf(stderr, "health: %s\n", status.error_message().c_str());
+      std::exit(1);
+    }
+  }
+
+ private:
+  std::unique_ptr<grpc::GenericStub> stub_;
+  grpc::CompletionQueue queue_;
+  const grpc::Slice empty_;
+};
+
+// The smallest forward there is.
+class SmallestCaller {
+ public:
+  explicit SmallestCaller(const std::string& target)
+      : client_(*client::Client::Create(target)) {
+    call_.q = {client::DType::kF32, {1, 1, 1, kDim}, q_};
+    call_.k = {client::DType::kF32, {1, 1, 1, kDim}, k_};
+    call_.v = {client::DType::kF32, {1, 1, 1, kDim}, v_};
+    call_.o = {client::DType::kF32, {1, 1, 1, kDim}, o_};
+    call_.lse = {client::DType::kF32, {1, 1, 1}, &lse_};
+    for (int d = 0; d < kDim; ++d) q_[d] = k_[d] = 0.5f, v_[d] = float(d);
+  }
+
+  void Call() {
+    o_[kDim - 1] = NAN;
+    const auto report = client_->Forward(call_, {});
+    if (!report.ok() || o_[kDim - 1] != v_[kDim - 1]) {
+      std::fprintf(stderr, "forward: %s\n",
+                   std::string(report.status().message()).c_str());
+      std::exit(1);
+    }
+  }
+
+ private:
+  static constexpr int kDim = 64;
+  std::unique_ptr<client::Client> client_;
+  float q_[kDim], k_[kDim], v_[kDim], o_[kDim], lse_;
+  client::ForwardCall call_;
+};
+
+template <typename Caller>
+double TimeCall(Caller& caller) {
+  const auto start = std::chrono::steady_clock::now();
+  caller.Call();
+  return std::chrono::duration<double, std::micro>(
+             std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+void Row(const char* name, const std::vector<double>& us) {
+  std::printf("%-28s %8.1f %8.1f %8.1f %8.1f\n", name, Quantile(us, 0.1),
+              Median(us), Quantile(us, 0.9), Quantile(us, 0.99));
+}
+
+int Run(const Options& options) {
+  PeerProcess server({"--serve"});
+  EmptyCaller empty(server.target());
+  SmallestCaller smallest(server.target());
+  std::vector<double> empty_us, smallest_us;
+  for (int i = -options.warm_up; i < options.pairs; ++i) {
+    const double a = TimeCall(empty), b = TimeCall(smallest);
+    if (i < 0) continue;
+    empty_us.push_back(a);
+    smallest_us.push_back(b);
+  }
+  std::printf("one query, one key, head_dim 64; %d pairs\n", options.pairs);
+  std::printf("%-28s %8s %8s %8s %8s\n", "", "p10 us", "p50 us", "p90 us",
+              "p99 us");
+  Row("empty call (health check)", empty_us);
+  Row("smallest forward", smallest_us);
+  const double ratio = Median(smallest_us) / Median(empty_us);
+  std::printf("p50 against an empty call: %.2f (bar %.2f) %s\n", ratio, kBar,
+              ratio <= kBar ? "ok" : "ABOVE THE BAR");
+  return ratio <= kBar || !options.check ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace attnd::bench
+
+int main(int argc, char** argv) {
+  attnd::bench::Options options;
+  bool serve = false;
+  CLI::App app{"What attnd adds to the latency of an empty call"};
+  app.add_option("--pairs", options.pairs, "Measured pairs of calls")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 10000000));
+  app.add_flag("--check", options.check, "Fail above the bar");
+  app.add_flag("--serve", serve, "A server's role, for the other process")
+      ->group("");
+  CLI11_PARSE(app, argc, argv);
+  if (!serve) return attnd::bench::Run(options);
+  attnd::bench::ServeAttndOnCpu();
+  return 0;
+}

@@ -1,0 +1,39 @@
+#ifndef ATTND_TESTS_BENCH_PEER_PROCESS_H_
+#define ATTND_TESTS_BENCH_PEER_PROCESS_H_
+
+// The other process of a benchmark: this same program, started again in a
+// server's role.
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace attnd::bench {
+
+// In the child: tells the parent the port, then returns when the parent is
+// done with it or gone.
+void ServeUntilParentIsDone(int port);
+
+// In the parent. Ends the process on any failure to start it: a benchmark has
+// nothing else to do.
+class PeerProcess {
+ public:
+  // Runs this program with `arguments` and waits until it says its port.
+  explicit PeerProcess(std::vector<std::string> arguments);
+  ~PeerProcess();
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+
+  std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  int to_child_ = -1;
+  int port_ = 0;
+};
+
+}  // namespace attnd::bench
+
+#endif  // ATTND_TESTS_BENCH_PEER_PROCESS_H_

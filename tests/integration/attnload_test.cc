@@ -1,0 +1,168 @@
+// attnload's load on a real server: what it sees of a stall, and that both
+// count the same.
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "attnd/client.h"
+#include "client/attnload/load.h"
+#include "server/server.h"
+#include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/slow_backend.h"
+
+namespace attnd {
+namespace {
+
+using attnload::LoadOptions;
+using attnload::ParseShape;
+using attnload::Results;
+using attnload::Workload;
+
+// A device that stands still for a second, once, at a given run.
+class StallingBackend : public server::IdentityBackend {
+ public:
+  explicit StallingBackend(int64_t stall_at_run) : stall_at_(stall_at_run) {}
+
+  absl::Status On(Stage stage, Group) override {
+    if (stage == Stage::kRun && runs_++ == stall_at_) {
+      absl::SleepFor(absl::Seconds(1));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int64_t stall_at_;
+  std::atomic<int64_t> runs_{0};
+};
+
+std::unique_ptr<server::Server> StartServer(
+    std::unique_ptr<Backend> backend, const server::ServerOptions& options) {
+  std::vector<std::unique_ptr<Backend>> backends;
+  backends.push_back(std::move(backend));
+  auto server = server::Server::Start(options, std::move(backends));
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+Results Load(const server::Server& server, const LoadOptions& options,
+             std::vector<attnload::Shape> shapes) {
+  client::ClientOptions client_options;
+  client_options.max_attempts = 1;
+  auto client = client::Client::Create(
+      absl::StrCat("127.0.0.1:", server.port()), client_options);
+  EXPECT_TRUE(client.ok()) << client.status();
+  Workload workload(std::move(shapes), 1);
+  return RunLoad(**client, workload, options,
+                 [](const Results&, int64_t, absl::Duration) {});
+}
+
+TEST(Attnload, OpenLoopShowsAServersStall) {
+  server::ServerOptions options;
+  // One lane, one request at a time: all stand behind the one that stalls.
+  options.scheduler.lanes_per_device = 1;
+  const auto server =
+      StartServer(std::make_unique<StallingBackend>(50), options);
+  LoadOptions load;
+  load.open_loop = true;
+  load.level = 200;
+  load.requests = 600;  // about 3 s
+  load.warm_up = absl::ZeroDuration();
+  load.check_share = 0;  // the answers are not attention
+  const Results results = Load(*server, load, {*ParseShape("s4:h1:d8")});
+  EXPECT_EQ(results.ok, 600);
+  // A third of all came during the stall, one in a hundred near its start.
+  EXPECT_GE(results.latency.Quantile(0.99), absl::Milliseconds(800));
+  EXPECT_LT(results.latency.Quantile(0.5), absl::Milliseconds(500));
+}
+
+// The body of GET /metrics.
+std::string Scrape(int port) {
+  const int s = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(uint16_t(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(s, reinterpret_cast<sockaddr*>(&address), sizeof address),
+            0);
+  const std::string request =
+      "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+  EXPECT_EQ(write(s, request.data(), request.size()), ssize_t(request.size()));
+  std::string answer;
+  char buffer[4096];
+  ssize_t n;
+  while ((n = read(s, buffer, sizeof buffer)) > 0) answer.append(buffer, n);
+  close(s);
+  return answer;
+}
+
+// attnd_requests_total of Forward and Backward, by code, where not 0.
+std::map<std::string, int64_t> RequestsByCode(const std::string& metrics) {
+  std::map<std::string, int64_t> by_code;
+  for (absl::string_view line : absl::StrSplit(metrics, '\n')) {
+    if (line.find("attnd_requests_total{") != 0 ||
+        line.find("GetServerInfo") != absl::string_view::npos) {
+      continue;
+    }
+    const size_t code = line.find("code=\"") + 6;
+    const size_t end = line.find('"', code);
+    double count = 0;
+    EXPECT_TRUE(absl::SimpleAtod(line.substr(line.rfind(' ') + 1), &count));
+    if (count > 0) {
+      by_code[std::string(line.substr(code, end - code))] += int64_t(count);
+    }
+  }
+  return by_code;
+}
+
+TEST(Attnload, CountsWhatTheServersMetricsCount) {
+  server::ServerOptions options;
+  options.metrics_port = 0;
+  options.scheduler.lanes_per_device = 1;
+  options.scheduler.max_queue_requests = 4;
+  options.scheduler.max_batch_requests = 1;
+  const auto server = StartServer(
+      std::make_unique<server::SlowBackend>(absl::Milliseconds(1)), options);
+  LoadOptions load;
+  load.level = 32;
+  load.requests = 3000;
+  load.warm_up = absl::Milliseconds(50);
+  load.check_share = 0;
+  const Results results =
+      Load(*server, load,
+           {*ParseShape("s64:h4:d64"), *ParseShape("backward:bf16:s32:h2:d64"),
+            *ParseShape("d300@0.2"), *ParseShape("f16:s1/512:h8/2:d128")});
+
+  std::map<std::string, int64_t> ours;
+  for (const auto& [code, n] : results.sent_by_code) {
+    ours[absl::StatusCodeToString(code)] = n;
+  }
+  EXPECT_GT(ours["OK"], 0);
+  EXPECT_GT(ours["INVALID_ARGUMENT"], 0) << "head_dim 300";
+  EXPECT_GT(ours["RESOURCE_EXHAUSTED"], 0) << "32 at once, 4 may wait";
+  // The server counts a call once gRPC is done with it, which is after its
+  // client has the answer.
+  std::map<std::string, int64_t> theirs;
+  const absl::Time give_up = absl::Now() + absl::Seconds(10);
+  while (theirs != ours && absl::Now() < give_up) {
+    theirs = RequestsByCode(Scrape(server->metrics_port()));
+  }
+  EXPECT_EQ(theirs, ours);
+}
+
+}  // namespace
+}  // namespace attnd
