@@ -164,7 +164,9 @@ std::string ErrorText(const absl::Status& status) {
       absl::StrCat("attnctl: ", absl::StatusCodeToString(status.code()), ": ",
                    status.message(), "\n");
   for (const wire::FieldViolation& v : wire::FieldViolations(status)) {
-    absl::StrAppend(&text, "  ", v.field, ": ", v.description, "\n");
+    const std::string line = absl::StrCat(v.field, ": ", v.description);
+    // A single violation is usually the whole message.
+    if (status.message() != line) absl::StrAppend(&text, "  ", line, "\n");
   }
   if (const auto delay = wire::RetryDelay(status)) {
     absl::StrAppend(&text, "  try again in ", absl::FormatDuration(*delay),
