@@ -30,6 +30,8 @@ constexpr int kFailed = 1;
 constexpr int kBadFlags = 2;
 
 struct Flags {
+  Flags() { server.port = 7411; }  // where attnctl looks, unless told
+
   ServerOptions server;
   CpuOptions cpu;
   std::string device = "auto";
