@@ -9,19 +9,24 @@ namespace {
 
 using Kind = FlashTask::Kind;
 
-// Blocks of at most kMaxLaneTokens, as even as whole vectors allow: the size
-// depends on the sequence's own length alone.
-int64_t BlockTokens(int64_t tokens) {
-  const int64_t blocks = (tokens + kMaxLaneTokens - 1) / kMaxLaneTokens;
-  const int64_t even = (tokens + blocks - 1) / blocks;
-  return std::min(kMaxLaneTokens, (even + 15) / 16 * 16);
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Lane tokens of a task, for `heads` heads of `tokens` each. Long blocks read
+// the stream side less often, shorter ones give more tasks to share out; equal
+// ones end together. It depends on the sequence's own shape alone.
+int64_t BlockTokens(int64_t tokens, int64_t heads) {
+  constexpr int64_t kEnoughTasks = 64;
+  constexpr int64_t kShort = kMaxLaneTokens / 2;
+  const int64_t most = heads * CeilDiv(tokens, kMaxLaneTokens) < kEnoughTasks
+                           ? kShort
+                           : kMaxLaneTokens;
+  const int64_t even = CeilDiv(tokens, CeilDiv(tokens, most));
+  return std::min(most, CeilDiv(even, 16) * 16);
 }
 
-// Calls block(first, count) for blocks that cover [0, tokens).
+// Calls block(first, count) for blocks of `size` that cover [0, tokens).
 template <class Block>
-void ForEachBlock(int64_t tokens, Block block) {
-  if (tokens == 0) return;
-  const int64_t size = BlockTokens(tokens);
+void ForEachBlock(int64_t tokens, int64_t size, Block block) {
   for (int64_t first = 0; first < tokens; first += size) {
     block(first, std::min(size, tokens - first));
   }
@@ -33,9 +38,11 @@ void PlanRows(const Sequence& sequence, FlashTask task, int64_t flops_per_pair,
               std::vector<FlashTask>* tasks) {
   const Problem& p = sequence.problem();
   const int64_t q_len = sequence.q_len();
-  ForEachBlock(q_len, [&](int64_t first, int64_t count) {
-    const int64_t fit =
-        std::clamp<int64_t>(kMaxLaneTokens / BlockTokens(q_len), 1, p.group());
+  if (q_len == 0) return;
+  const int64_t size = BlockTokens(q_len, p.q_heads);
+  const int64_t fit = std::clamp<int64_t>(
+      kMaxLaneTokens / 2 / std::min(size, q_len), 1, p.group());
+  ForEachBlock(q_len, size, [&](int64_t first, int64_t count) {
     const int64_t columns = sequence.Columns(first, first + count - 1);
     task.first = first;
     task.count = count;
@@ -51,11 +58,15 @@ void PlanRows(const Sequence& sequence, FlashTask task, int64_t flops_per_pair,
   });
 }
 
+// Blocks of K/V tokens, over all rows and q heads that see them.
 void PlanColumns(const Sequence& sequence, FlashTask task,
                  int64_t flops_per_pair, std::vector<Piece>* pieces,
                  std::vector<FlashTask>* tasks) {
   const Problem& p = sequence.problem();
-  ForEachBlock(KvLen(p, task.b), [&](int64_t first, int64_t count) {
+  const int64_t kv_len = KvLen(p, task.b);
+  if (kv_len == 0) return;
+  const int64_t size = BlockTokens(kv_len, p.kv_heads);
+  ForEachBlock(kv_len, size, [&](int64_t first, int64_t count) {
     sequence.Pieces(first, count, pieces);
     double pairs = 0;
     for (const Piece& piece : *pieces) {
@@ -87,10 +98,6 @@ void ClearTokens(const TensorView& view, int64_t b, int64_t first, int64_t last,
       std::memset(RowAt(view, b, t, h), 0, dim * SizeOf(view.dtype));
     }
   }
-}
-
-int64_t Blocks(int64_t tokens) {
-  return (tokens + kMaxLaneTokens - 1) / kMaxLaneTokens;
 }
 
 }  // namespace
@@ -168,18 +175,24 @@ void ClearBackward(const BackwardArgs& args, const FlashTask& task) {
 }
 
 int64_t FlashScratchBytes(const Problem& p, int threads) {
-  // Tiles of both sides, four of them [kTileTokens or fewer, dim] at most for
-  // each of the two dims, and three tiles of scores.
+  int64_t tokens = p.q_len;
+  double blocks = 1 + CeilDiv(p.q_len, kMaxLaneTokens / 2);
+  for (const KvSegment& s : p.kv) {
+    tokens = std::max(tokens, s.len);
+    blocks += CeilDiv(s.len, kMaxLaneTokens / 2);
+  }
+  const double tasks = blocks * p.batch * p.q_heads + p.batch;
+  // At most two tiles of lane tokens and one of stream tokens for each of the
+  // two dims, and three tiles of scores.
+  const int64_t lanes =
+      std::min(kMaxLaneTokens, CeilDiv(std::max(tokens, p.group()), 16) * 16);
+  const int64_t stream = std::min(kTileTokens, tokens);
   const int64_t dims = TileStride(p.head_dim) + TileStride(p.value_dim);
   const int64_t floats =
-      2 * kTileTokens * dims + 3 * kTileTokens * TileStride(kMaxLaneTokens);
-  int64_t tasks = 0;
-  const int64_t kv_len = p.kv.empty() ? 0 : p.kv[0].len;
-  const double blocks = static_cast<double>(p.batch) * p.q_heads *
-                        std::max(Blocks(p.q_len), Blocks(kv_len));
-  tasks = static_cast<int64_t>(std::min<double>(blocks, threads));
-  return std::max<int64_t>(tasks, 1) * floats *
-         static_cast<int64_t>(sizeof(float));
+      (2 * lanes + stream) * dims + 3 * stream * TileStride(lanes);
+  const auto workers = static_cast<int64_t>(std::min<double>(tasks, threads));
+  return workers * floats * static_cast<int64_t>(sizeof(float)) +
+         static_cast<int64_t>(tasks * sizeof(FlashTask));
 }
 
 }  // namespace attnd

@@ -52,7 +52,7 @@ template <AOrder kOrder, int kRows, int kVectors>
 HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
                           const float* HWY_RESTRICT b, int64_t ldb,
                           float* HWY_RESTRICT c, int64_t ldc,
-                          const GemmOutput& out, int64_t row) {
+                          const GemmOutput out, int64_t row) {
   const F32 d;
   Vf acc[kRows][kVectors];
   HWY_UNROLL(16)
@@ -77,21 +77,19 @@ HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
       }
     }
   }
+  // y = old * C + fresh * A B, which leaves the accumulators as they are where
+  // a factor is 1.
+  const bool keep = out.accumulate || out.row_scale != nullptr;
+  const Vf fresh = hn::Set(d, out.factor);
   HWY_UNROLL(16)
   for (int r = 0; r < kRows; ++r) {
     float* to = c + r * ldc;
+    const Vf old = hn::Set(d, out.row_scale ? out.row_scale[row + r] : 1.0f);
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
-      Vf y = acc[r][v];
-      if (out.row_scale != nullptr) {
-        y = hn::MulAdd(hn::Load(d, to + v * kLanes),
-                       hn::Set(d, out.row_scale[row + r]), y);
-      } else if (out.accumulate) {
-        y = hn::Add(hn::Load(d, to + v * kLanes), y);
-      } else {
-        y = hn::Mul(y, hn::Set(d, out.factor));
-      }
-      hn::Store(y, d, to + v * kLanes);
+      const Vf y = hn::Mul(acc[r][v], fresh);
+      hn::Store(keep ? hn::MulAdd(hn::Load(d, to + v * kLanes), old, y) : y, d,
+                to + v * kLanes);
     }
   }
 }

@@ -46,7 +46,7 @@ HWY_INLINE V ScaleByPowerOf2(D d, V v, V shifted) {
                                 hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-// e^x to 1 ulp. Results below the smallest normal number are 0, so -inf gives
+// e^x to 1.1 ulp. Results below the smallest normal number are 0, so -inf gives
 // 0; overflow gives inf; NaN stays NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Exp(D d, V x) {
@@ -89,7 +89,7 @@ HWY_INLINE TanhResult<V> Tanh(D d, V x) {
   const V derivative =
       hn::Mul(hn::Mul(hn::Mul(hn::Set(d, 4.0f), exp), inverse), inverse);
   // Max may drop a NaN: it comes back here.
-  const auto nan = hn::Ne(x, x);
+  const auto nan = hn::IsNaN(x);
   return {hn::IfThenElse(nan, x, hn::CopySign(tanh, x)),
           hn::IfThenElse(nan, x, derivative)};
 }

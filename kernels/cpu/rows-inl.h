@@ -15,6 +15,7 @@
 #include "kernels/attention.h"
 #include "kernels/cpu/gemm-inl.h"
 #include "kernels/cpu/tile.h"
+#include "kernels/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {
@@ -29,10 +30,15 @@ struct FromF32 {
   }
 };
 struct FromF16 {
-  using T = hwy::float16_t;
+  using T = uint16_t;
   HWY_INLINE Vf operator()(const T* from) const {
-    const hn::Rebind<T, F32> dh;
-    return hn::PromoteTo(F32(), hn::LoadU(dh, from));
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Set(F32(), F16ToFloat(*from));
+#else
+    const hn::Rebind<T, F32> du;
+    const hn::Rebind<hwy::float16_t, F32> dh;
+    return hn::PromoteTo(F32(), hn::BitCast(dh, hn::LoadU(du, from)));
+#endif
   }
 };
 struct FromBF16 {
@@ -51,10 +57,15 @@ struct ToF32 {
   HWY_INLINE void operator()(Vf v, T* to) const { hn::StoreU(v, F32(), to); }
 };
 struct ToF16 {
-  using T = hwy::float16_t;
+  using T = uint16_t;
   HWY_INLINE void operator()(Vf v, T* to) const {
-    const hn::Rebind<T, F32> dh;
-    hn::StoreU(hn::DemoteTo(dh, v), dh, to);
+#if HWY_TARGET == HWY_SCALAR
+    *to = FloatToF16(hn::GetLane(v));
+#else
+    const hn::Rebind<T, F32> du;
+    const hn::Rebind<hwy::float16_t, F32> dh;
+    hn::StoreU(hn::BitCast(du, hn::DemoteTo(dh, v)), du, to);
+#endif
   }
 };
 struct ToBF16 {
@@ -68,7 +79,7 @@ struct ToBF16 {
     const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu)));
     // Rounding could carry a NaN into infinity; a quiet bit cannot.
     const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
-    const auto nan = hn::RebindMask(du, hn::Ne(v, v));
+    const auto nan = hn::RebindMask(du, hn::IsNaN(v));
     const auto high = hn::ShiftRight<16>(hn::IfThenElse(nan, quiet, rounded));
     hn::StoreU(hn::DemoteTo(dh, hn::BitCast(di, high)), dh, to);
   }
@@ -97,8 +108,8 @@ HWY_INLINE void LoadRow(const void* from, DType dtype, int64_t n,
     case DType::kF32:
       return LoadRowAs<FromF32>(static_cast<const float*>(from), n, padded, to);
     case DType::kF16:
-      return LoadRowAs<FromF16>(static_cast<const hwy::float16_t*>(from), n,
-                                padded, to);
+      return LoadRowAs<FromF16>(static_cast<const uint16_t*>(from), n, padded,
+                                to);
     case DType::kBF16:
       return LoadRowAs<FromBF16>(static_cast<const uint16_t*>(from), n, padded,
                                  to);
@@ -129,8 +140,7 @@ HWY_INLINE void StoreRow(const float* from, float factor, int64_t n,
     case DType::kF32:
       return StoreRowAs<ToF32>(from, factor, n, static_cast<float*>(to));
     case DType::kF16:
-      return StoreRowAs<ToF16>(from, factor, n,
-                               static_cast<hwy::float16_t*>(to));
+      return StoreRowAs<ToF16>(from, factor, n, static_cast<uint16_t*>(to));
     case DType::kBF16:
       return StoreRowAs<ToBF16>(from, factor, n, static_cast<uint16_t*>(to));
   }

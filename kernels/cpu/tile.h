@@ -22,11 +22,12 @@
 
 namespace attnd {
 
-// Tokens of the lane side and of the stream side at a time. Divisible by the
-// register blocks of every target; with head_dim 128 a tile of scores (48 KiB),
-// a tile of K and of V (64 KiB each) and the lane side stay in the L2 cache.
-inline constexpr int64_t kMaxLaneTokens = 96;
-inline constexpr int64_t kTileTokens = 128;
+// Tokens of the lane side and of the stream side at a time, at most. With
+// head_dim 128 the lane side (104 KiB each of Q and the accumulator), a tile of
+// scores (52 KiB) and one of K and of V (36 KiB each) stay in an L2 cache of
+// 512 KiB; a register block's panels stay in the L1 cache.
+inline constexpr int64_t kMaxLaneTokens = 192;
+inline constexpr int64_t kTileTokens = 64;
 
 // Floats from one row of a tile to the next: whole cache lines, and an odd
 // number of them, so that columns spread over all sets of the L1 cache.
@@ -94,7 +95,7 @@ class TileWalk {
 class Scratch {
  public:
   // Enough for any task of the largest heads.
-  static constexpr int64_t kCapacity = 256 << 10;  // floats
+  static constexpr int64_t kCapacity = 384 << 10;  // floats
 
   Scratch();
   ~Scratch();

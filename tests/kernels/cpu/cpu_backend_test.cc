@@ -5,6 +5,7 @@
 
 #include "gtest/gtest.h"
 #include "tests/kernels/accuracy.h"
+#include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/random_problem.h"
 
 namespace attnd {
@@ -12,6 +13,7 @@ namespace {
 
 using testing::CheckBackward;
 using testing::CheckForward;
+using testing::OnEveryTarget;
 using testing::ProblemOptions;
 using testing::RandomProblem;
 
@@ -44,15 +46,19 @@ class CpuBackendTest : public ::testing::Test {
 };
 
 TEST_F(CpuBackendTest, ForwardIsAccurateOverTheContract) {
-  for (int seed = 0; seed < 600; ++seed) {
-    ASSERT_TRUE(Forward(RandomProblem(seed)));
-  }
+  OnEveryTarget([&] {
+    for (int seed = 0; seed < 400; ++seed) {
+      ASSERT_TRUE(Forward(RandomProblem(seed)));
+    }
+  });
 }
 
 TEST_F(CpuBackendTest, BackwardIsAccurateOverTheContract) {
-  for (int seed = 0; seed < 600; ++seed) {
-    ASSERT_TRUE(Backward(RandomProblem(seed)));
-  }
+  OnEveryTarget([&] {
+    for (int seed = 0; seed < 400; ++seed) {
+      ASSERT_TRUE(Backward(RandomProblem(seed)));
+    }
+  });
 }
 
 TEST_F(CpuBackendTest, IsAccurateOverManyTiles) {
@@ -62,11 +68,13 @@ TEST_F(CpuBackendTest, IsAccurateOverManyTiles) {
   options.max_kv_len = 500;
   options.max_kv_heads = 1;
   options.max_dim = 100;
-  for (int seed = 0; seed < 60; ++seed) {
-    const RandomProblem problem(seed, options);
-    ASSERT_TRUE(Forward(problem));
-    ASSERT_TRUE(Backward(problem));
-  }
+  OnEveryTarget([&] {
+    for (int seed = 0; seed < 40; ++seed) {
+      const RandomProblem problem(seed, options);
+      ASSERT_TRUE(Forward(problem));
+      ASSERT_TRUE(Backward(problem));
+    }
+  });
 }
 
 TEST_F(CpuBackendTest, RunsTheReferenceAlgorithmsWhenAsked) {

@@ -1,0 +1,196 @@
+// What a stream does beside arithmetic: memory, times, cancelling.
+
+#include <cstring>
+#include <latch>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace attnd {
+namespace {
+
+using ::testing::StartsWith;
+
+class CpuStreamTest : public ::testing::Test {
+ protected:
+  std::unique_ptr<Backend> backend_ = CreateCpuBackend({.threads = 2}).value();
+  std::unique_ptr<Stream> stream_ = backend_->NewStream().value();
+};
+
+TEST_F(CpuStreamTest, UploadsScatteredSpansInOrder) {
+  std::vector<std::byte> whole(100'000);
+  for (size_t i = 0; i < whole.size(); ++i) whole[i] = std::byte(i % 251);
+  std::vector<ConstHostSpan> spans;
+  for (size_t at = 0, n = 0; at < whole.size(); at += n, n = (n * 3 + 1) % 97) {
+    n = std::min(n, whole.size() - at);
+    spans.push_back(ConstHostSpan(whole).subspan(at, n));
+    if (n == 0) n = 1, spans.back() = ConstHostSpan(whole).subspan(at, n);
+  }
+  std::byte* to = stream_->Allocate(whole.size()).value();
+  std::memset(to, 0xFF, whole.size());
+  ASSERT_TRUE(stream_->Upload(spans, to).ok());
+  EXPECT_EQ(std::memcmp(to, whole.data(), whole.size()), 0);
+  const PhaseTimes times = stream_->Wait().value();
+  EXPECT_GT(times.upload, absl::ZeroDuration());
+  EXPECT_EQ(times.compute, absl::ZeroDuration());
+  EXPECT_EQ(times.download, absl::ZeroDuration());
+}
+
+TEST_F(CpuStreamTest, WaitStartsTheTimesAnew) {
+  std::byte* to = stream_->Allocate(16).value();
+  const std::byte from[16] = {};
+  const ConstHostSpan span(from);
+  ASSERT_TRUE(stream_->Upload({&span, 1}, to).ok());
+  ASSERT_TRUE(stream_->Wait().ok());
+  EXPECT_EQ(stream_->Wait().value().upload, absl::ZeroDuration());
+}
+
+TEST_F(CpuStreamTest, OutputsAreTheHostsOwnMemory) {
+  std::byte* host = backend_->host_memory()->Allocate(1000);
+  ASSERT_NE(host, nullptr);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(host) % kTensorAlignment, 0);
+  EXPECT_EQ(stream_->MapOutput(HostSpan(host, 1000)).value(), host);
+  EXPECT_TRUE(stream_->Download(host, HostSpan(host, 1000)).ok());
+  backend_->host_memory()->Free(host, 1000);
+}
+
+TEST_F(CpuStreamTest, NoMemoryIsResourceExhausted) {
+  EXPECT_EQ(stream_->Allocate(int64_t{1} << 60).status().code(),
+            absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(CpuStreamTest, SaysWhatItRuns) {
+  EXPECT_EQ(backend_->device().kind, "cpu");
+  EXPECT_FALSE(backend_->device().name.empty());
+  EXPECT_GT(backend_->device().memory_bytes, 0);
+  const KernelInfo kernel = backend_->Kernel(Op::kForward, Problem(), {});
+  EXPECT_EQ(kernel.algorithm, Algorithm::kFlashAttention2);
+  EXPECT_THAT(kernel.name, StartsWith("cpu/flash/"));
+  const KernelInfo naive =
+      backend_->Kernel(Op::kForward, Problem(), {Algorithm::kNaive});
+  EXPECT_EQ(naive.algorithm, Algorithm::kNaive);
+  EXPECT_EQ(naive.name, "reference/naive");
+}
+
+TEST(CpuOptionsTest, RefusesImpossibleValues) {
+  EXPECT_EQ(CreateCpuBackend({.threads = -1}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(CreateCpuBackend({.retained_bytes = -1}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+// A problem as long as one wishes over almost no memory: every token of K, V
+// and Q is the same one. Only LSE is written.
+struct EndlessProblem {
+  explicit EndlessProblem(int64_t len) : lse(len) {
+    segment.k = segment.v = {row, DType::kF32, 0, 0, 0};
+    segment.len = len;
+    args.problem.batch = 1;
+    args.problem.q_len = len;
+    args.problem.q_heads = args.problem.kv_heads = 1;
+    args.problem.head_dim = args.problem.value_dim = 64;
+    args.problem.q = {row, DType::kF32, 0, 0, 0};
+    args.problem.kv = {&segment, 1};
+    args.problem.cancel = &cancel;
+    args.lse = {lse.data(), 0, 0};
+    backward.problem = args.problem;
+    backward.d_o = args.problem.q;
+    backward.lse = backward.delta = {lse.data(), 0, 0};
+  }
+
+  float row[64] = {};
+  std::vector<float> lse, gradient;
+  KvSegment segment;
+  CancelToken cancel;
+  ForwardArgs args;
+  BackwardArgs backward;
+};
+
+TEST_F(CpuStreamTest, ScratchStaysFarBelowTheScores) {
+  const EndlessProblem problem(1 << 20);
+  for (Op op : {Op::kForward, Op::kBackward}) {
+    const Problem& p = problem.args.problem;
+    EXPECT_LT(backend_->ScratchBytes(op, p, {}), 8 << 20);
+    EXPECT_GT(backend_->ScratchBytes(op, p, {Algorithm::kNaive}),
+              int64_t{4} << 40);
+  }
+}
+
+// Each would run for hours: that it ends shows that it was cancelled.
+constexpr int64_t kHours = 4 << 20;
+
+TEST_F(CpuStreamTest, CancellingEndsForward) {
+  EndlessProblem problem(kHours);
+  std::latch started(1);
+  std::thread lane([&] {
+    started.count_down();
+    EXPECT_TRUE(stream_->Forward({&problem.args, 1}, {}).ok());
+  });
+  started.wait();
+  problem.cancel.Cancel();
+  lane.join();
+}
+
+TEST_F(CpuStreamTest, CancellingEndsBackward) {
+  EndlessProblem problem(kHours);
+  problem.gradient.resize(64);
+  const TensorView gradient{problem.gradient.data(), DType::kF32, 0, 0, 0};
+  problem.segment.dk = problem.segment.dv = gradient;
+  std::latch started(1);
+  std::thread lane([&] {
+    started.count_down();
+    EXPECT_TRUE(stream_->Backward({&problem.backward, 1}, {}).ok());
+  });
+  started.wait();
+  problem.cancel.Cancel();
+  lane.join();
+}
+
+TEST_F(CpuStreamTest, CancellingEndsTheReferenceAlgorithms) {
+  for (Algorithm algorithm :
+       {Algorithm::kOnlineSoftmax, Algorithm::kFlashAttention1,
+        Algorithm::kFlashAttention2}) {
+    EndlessProblem problem(100'000);
+    std::latch started(1);
+    std::thread lane([&] {
+      started.count_down();
+      EXPECT_TRUE(stream_->Forward({&problem.args, 1}, {algorithm}).ok());
+    });
+    started.wait();
+    problem.cancel.Cancel();
+    lane.join();
+  }
+}
+
+TEST_F(CpuStreamTest, ACancelledProblemLeavesItsGroupAlone) {
+  EndlessProblem cancelled(kHours), other(2000);
+  cancelled.cancel.Cancel();
+  const ForwardArgs group[] = {cancelled.args, other.args};
+  ASSERT_TRUE(stream_->Forward(group, {}).ok());
+  // All scores are 0.
+  for (float lse : other.lse) ASSERT_NEAR(lse, std::log(2000.0), 1e-5);
+}
+
+TEST_F(CpuStreamTest, SeveralStreamsComputeAtOnce) {
+  std::vector<std::thread> lanes;
+  for (int lane = 0; lane < 3; ++lane) {
+    lanes.emplace_back([&] {
+      std::unique_ptr<Stream> stream = backend_->NewStream().value();
+      for (int64_t len : {1, 700, 3, 300}) {
+        EndlessProblem problem(len);
+        ASSERT_TRUE(stream->Forward({&problem.args, 1}, {}).ok());
+        for (float lse : problem.lse) {
+          ASSERT_NEAR(lse, std::log(static_cast<double>(len)), 1e-5);
+        }
+      }
+    });
+  }
+  for (std::thread& lane : lanes) lane.join();
+}
+
+}  // namespace
+}  // namespace attnd
