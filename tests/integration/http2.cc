@@ -24,6 +24,7 @@ enum FrameType : uint8_t {
 constexpr uint8_t kEndStream = 1;
 constexpr uint8_t kEndHeaders = 4;
 constexpr uint8_t kAck = 1;
+constexpr size_t kMaxFrame = 16384;
 
 std::string BigEndian(uint32_t value, int bytes) {
   std::string text;
@@ -39,12 +40,12 @@ std::string Frame(FrameType type, uint8_t flags, uint32_t stream,
 
 // A string of HPACK (RFC 7541, section 5.2), without Huffman coding.
 std::string Text(const std::string& text) {
-  return std::string(1, char(text.size())) + text;
+  return absl::StrCat(std::string(1, char(text.size())), text);
 }
 
 // A header, both parts literal and never indexed.
 std::string Header(const std::string& name, const std::string& value) {
-  return std::string(1, '\x10') + Text(name) + Text(value);
+  return absl::StrCat("\x10", Text(name), Text(value));
 }
 
 int Connected(const std::string& address) {
@@ -124,7 +125,7 @@ bool Http2Answer::Says(const std::string& name,
   return absl::StrContains(headers, Text(name) + Text(value));
 }
 
-Http2Answer RawHttp2Call(
+int SendRawHttp2Call(
     const std::string& address, const std::string& path,
     const std::vector<std::pair<std::string, std::string>>& headers,
     const std::string& message) {
@@ -133,13 +134,26 @@ Http2Answer RawHttp2Call(
                       Header("te", "trailers") +
                       Header("content-type", "application/grpc");
   for (const auto& [name, value] : headers) block += Header(name, value);
-  const std::string prefixed =
-      std::string(1, '\0') + BigEndian(message.size(), 4) + message;
+  std::string bytes = absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                                   Frame(kSettings, 0, 0, ""),
+                                   Frame(kHeaders, kEndHeaders, 1, block));
+  std::string body(1, '\0');  // not compressed
+  absl::StrAppend(&body, BigEndian(message.size(), 4), message);
+  for (size_t at = 0; at < body.size(); at += kMaxFrame) {
+    const bool last = at + kMaxFrame >= body.size();
+    absl::StrAppend(&bytes, Frame(kData, last ? kEndStream : 0, 1,
+                                  body.substr(at, kMaxFrame)));
+  }
   const int fd = Connected(address);
-  Send(fd, absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                        Frame(kSettings, 0, 0, ""),
-                        Frame(kHeaders, kEndHeaders, 1, block),
-                        Frame(kData, kEndStream, 1, prefixed)));
+  Send(fd, bytes);
+  return fd;
+}
+
+Http2Answer RawHttp2Call(
+    const std::string& address, const std::string& path,
+    const std::vector<std::pair<std::string, std::string>>& headers,
+    const std::string& message) {
+  const int fd = SendRawHttp2Call(address, path, headers, message);
   const Http2Answer answer = Answer(fd);
   close(fd);
   return answer;

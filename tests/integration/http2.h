@@ -19,7 +19,15 @@ struct Http2Answer {
   bool Says(const std::string& name, const std::string& value) const;
 };
 
-// Calls `path` on "host:port" with further `headers` and one message.
+// Calls `path` on "host:port" with further `headers` and one message of at most
+// 60 KiB, which is what a connection may send before any answer. The answer is
+// not read; the socket is returned.
+int SendRawHttp2Call(
+    const std::string& address, const std::string& path,
+    const std::vector<std::pair<std::string, std::string>>& headers,
+    const std::string& message);
+
+// The same, and waits for the answer.
 Http2Answer RawHttp2Call(
     const std::string& address, const std::string& path,
     const std::vector<std::pair<std::string, std::string>>& headers,

@@ -47,7 +47,6 @@ absl::Status Unary(const std::shared_ptr<grpc::Channel>& channel,
   grpc::GenericStub stub(channel);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + options.timeout));
-  context.set_wait_for_ready(true);
   if (options.gzip) context.set_compression_algorithm(GRPC_COMPRESS_GZIP);
   Ending ending;
   stub.UnaryCall(&context, method, grpc::StubOptions(), &request, &response,
@@ -105,7 +104,6 @@ absl::Status Forward(const std::shared_ptr<grpc::Channel>& channel,
   const auto stub = attn::v1::AttentionService::NewStub(channel);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  context.set_wait_for_ready(true);
   return wire::FromGrpcStatus(stub->Forward(&context, request, &response));
 }
 
@@ -118,7 +116,6 @@ PendingForward::PendingForward(const std::shared_ptr<grpc::Channel>& channel,
       stub_(attn::v1::AttentionService::NewStub(channel)),
       request_(std::move(request)) {
   context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  context_.set_wait_for_ready(true);
   stub_->async()->Forward(
       &context_, &request_, &response_,
       [state = state_](const grpc::Status& status) { state->Set(status); });

@@ -1,0 +1,227 @@
+#include "server/program.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "server/server.h"
+#include "server/version.h"
+
+namespace attnd::server {
+namespace {
+
+// Exit codes.
+constexpr int kOk = 0;
+constexpr int kFailed = 1;
+constexpr int kBadFlags = 2;
+
+struct Flags {
+  Flags() { server.port = 7411; }  // where attnctl looks, unless told
+
+  ServerOptions server;
+  DeviceOptions devices;
+  std::string port_file;
+};
+
+void Log(absl::string_view line) {
+  const std::string text =
+      absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ ", absl::Now(),
+                                    absl::UTCTimeZone()),
+                   line, "\n");
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+CLI::Option* AddDuration(CLI::App& app, const std::string& name,
+                         absl::Duration& value, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [name, &value](const std::string& text) {
+            if (!absl::ParseDuration(text, &value)) {
+              throw CLI::ValidationError(
+                  name, "\"" + text + "\" is no duration such as 30s or 1.5ms");
+            }
+          },
+          help)
+      ->type_name("DURATION")
+      ->default_str(absl::FormatDuration(value));
+}
+
+CLI::Option* AddBytes(CLI::App& app, const std::string& name, int64_t& value,
+                      const std::string& help) {
+  return app.add_option(name, value, help)
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->type_name("BYTES");
+}
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  ServerOptions& s = flags.server;
+  SchedulerOptions& q = s.scheduler;
+  app.set_version_flag("--version", kVersion);
+  app.add_option("--device", flags.devices.device, "What computes: auto or cpu")
+      ->check(CLI::IsMember({"auto", "cpu"}))
+      ->group("Device");
+  app.add_option("--threads", flags.devices.cpu.threads,
+                 "CPU compute threads; 0: one per processor")
+      ->check(CLI::Range(0, 1024))
+      ->group("Device");
+  app.add_option("--lanes", q.lanes_per_device,
+                 "Groups of requests on a device at once; with two or more, "
+                 "one is kept for small requests")
+      ->group("Device");
+
+  app.add_option("--host", s.host, "Address to listen on")->group("Addresses");
+  app.add_option("--port", s.port, "TCP port; 0: any free one, -1: no TCP")
+      ->group("Addresses");
+  app.add_option("--port_file", flags.port_file,
+                 "File to write the port to, once listening")
+      ->group("Addresses");
+  app.add_option("--unix_socket", s.unix_socket, "Listen on this path as well")
+      ->group("Addresses");
+  app.add_option("--metrics_port", s.metrics_port,
+                 "HTTP port for Prometheus; 0: any free one, -1: none")
+      ->group("Addresses");
+  app.add_flag("--insecure", s.allow_insecure_bind,
+               "Allow a --host beyond loopback, without encryption")
+      ->group("Addresses");
+
+  AddBytes(app, "--memory_limit", s.memory_limit_bytes,
+           "All requests together, e.g. 2GiB")
+      ->group("Limits");
+  AddBytes(app, "--max_message", s.max_message_bytes,
+           "Largest message; 0: as the memory limit allows")
+      ->group("Limits");
+  app.add_option("--max_queue_requests", q.max_queue_requests,
+                 "Requests that may wait")
+      ->group("Limits");
+  app.add_option("--max_queue_flops", q.max_queue_flops,
+                 "Floating-point operations that may wait")
+      ->group("Limits");
+  app.add_option("--max_request_flops", q.max_request_flops,
+                 "Largest request, in floating-point operations")
+      ->group("Limits");
+  app.add_option("--max_streams", s.max_streams_per_connection,
+                 "Calls at once per connection")
+      ->group("Limits");
+  app.add_option("--max_connections", s.max_connections,
+                 "Connections, where the gRPC version can limit them")
+      ->group("Limits");
+  AddDuration(app, "--drain_time", s.drain_time,
+              "Time for admitted work to finish after SIGTERM")
+      ->group("Limits");
+  AddDuration(app, "--keepalive_time", s.keepalive_time,
+              "Silence after which a peer is asked whether it lives")
+      ->group("Limits");
+  AddDuration(app, "--keepalive_timeout", s.keepalive_timeout,
+              "Time it then has to answer")
+      ->group("Limits");
+
+  app.add_option("--max_batch_requests", q.max_batch_requests,
+                 "Requests in a group")
+      ->group("Batches");
+  AddDuration(app, "--max_batch_delay", q.max_batch_delay,
+              "How long a request may wait for others though a lane is free")
+      ->group("Batches");
+  app.get_formatter()->column_width(40);
+}
+
+// Whole or not at all: a reader never sees half a number.
+bool WritePortFile(const std::string& path, int port) {
+  const std::string partial = absl::StrCat(path, ".", getpid());
+  std::ofstream file(partial);
+  file << port << "\n";
+  file.close();
+  return file.good() && std::rename(partial.c_str(), path.c_str()) == 0;
+}
+
+// SIGTERM and SIGINT are only ever received by sigwait.
+sigset_t BlockSignals() {
+  signal(SIGPIPE, SIG_IGN);
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+[[noreturn]] void ExitNow(int code) {
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+int Serve(const Flags& flags, const CreateBackends& create,
+          const sigset_t& signals) {
+  auto backends = create(flags.devices);
+  if (!backends.ok()) {
+    Log(absl::StrCat("no device: ", backends.status().message()));
+    return kFailed;
+  }
+  auto server = Server::Start(flags.server, *std::move(backends));
+  if (!server.ok()) {
+    Log(server.status().message());
+    return absl::IsInvalidArgument(server.status()) ? kBadFlags : kFailed;
+  }
+  for (const std::string& line : (*server)->Describe()) Log(line);
+  if (!flags.port_file.empty() &&
+      !WritePortFile(flags.port_file, (*server)->port())) {
+    Log(absl::StrCat("--port_file: cannot write ", flags.port_file));
+    return kFailed;
+  }
+
+  int signal = 0;
+  sigwait(&signals, &signal);
+  Log(absl::StrCat(strsignal(signal), ": draining for up to ",
+                   absl::FormatDuration(flags.server.drain_time)));
+  std::thread([&signals] {
+    int again = 0;
+    sigwait(&signals, &again);
+    Log("a second signal: exiting at once");
+    ExitNow(kFailed);
+  }).detach();
+  const absl::Status drained = (*server)->Drain(flags.server.drain_time);
+  if (!drained.ok()) Log(drained.message());
+  Log("bye");
+  // Not by way of destructors: a peer that does not read could hold them up.
+  ExitNow(kOk);
+}
+
+}  // namespace
+
+int RunProgram(int argc, char** argv, const CreateBackends& create) {
+  Flags flags;
+  CLI::App app(
+      "attnd computes exact attention, forward and backward, for gRPC "
+      "clients.\nIt serves attn.v1.AttentionService, health and reflection "
+      "until SIGTERM.",
+      "attnd");
+  app.option_defaults()->always_capture_default();
+  AddFlags(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kBadFlags;
+  }
+  const absl::Status valid = flags.server.Validate();
+  if (!valid.ok()) {
+    std::fprintf(stderr, "%s\nRun with --help for more information.\n",
+                 std::string(valid.message()).c_str());
+    return kBadFlags;
+  }
+  const sigset_t signals = BlockSignals();
+  return Serve(flags, create, signals);
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,35 @@
+#ifndef ATTND_SERVER_PROGRAM_H_
+#define ATTND_SERVER_PROGRAM_H_
+
+// A server program: flags, signals and a log around the server library. attnd
+// is this with the machine's devices.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+
+namespace attnd::server {
+
+// What flags say of devices.
+struct DeviceOptions {
+  std::string device = "auto";  // or "cpu"
+  CpuOptions cpu;
+};
+
+using CreateBackends =
+    std::function<absl::StatusOr<std::vector<std::unique_ptr<Backend>>>(
+        const DeviceOptions&)>;
+
+// Serves until SIGTERM or SIGINT, drains and ends the process: with 0, or 1
+// when a second signal cuts it short. Returns 1 when it cannot start, 2 when
+// flags are wrong.
+int RunProgram(int argc, char** argv, const CreateBackends& create);
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_PROGRAM_H_

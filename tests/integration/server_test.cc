@@ -1,0 +1,248 @@
+// The server library with devices that a test steps by hand, over real gRPC.
+
+#include "server/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/status.h"
+#include "tests/integration/process.h"
+#include "tests/integration/rpc.h"
+#include "tests/server/bad_requests.h"
+#include "tests/server/fakes/fault_backend.h"
+#include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/manual_backend.h"
+#include "tests/server/fakes/slow_backend.h"
+
+namespace attnd::testing {
+namespace {
+
+using server::FaultBackend;
+using server::IdentityBackend;
+using server::ManualBackend;
+using server::Server;
+using server::ServerOptions;
+using server::SlowBackend;
+
+constexpr char kService[] = "attn.v1.AttentionService";
+
+// One lane and no groups: what begins and what waits is plain.
+ServerOptions OneAtATime() {
+  ServerOptions options;
+  options.memory_limit_bytes = 256 << 20;
+  options.scheduler.lanes_per_device = 1;
+  options.scheduler.max_batch_requests = 1;
+  return options;
+}
+
+class ServerTest : public ::testing::Test {
+ protected:
+  // Starts a server over new devices, which it owns; the last one is returned.
+  template <typename Device, typename... Arguments>
+  Device* Start(const ServerOptions& options, Arguments... arguments) {
+    auto device = std::make_unique<Device>(arguments...);
+    Device* kept = device.get();
+    devices_.push_back(std::move(device));
+    auto server = Server::Start(options, std::move(devices_));
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    channel_ = Connect(absl::StrCat("127.0.0.1:", server_->port()));
+    return kept;
+  }
+
+  std::unique_ptr<PendingForward> Send() {
+    return std::make_unique<PendingForward>(channel_, server::GoodForward());
+  }
+
+  // Polled: the scheduler tells nobody.
+  bool Queued(int64_t requests) {
+    const absl::Time deadline = absl::Now() + absl::Seconds(20);
+    while (server_->stats().queued_requests != requests) {
+      if (absl::Now() > deadline) return false;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return true;
+  }
+
+  std::vector<std::unique_ptr<Backend>> devices_;
+  std::unique_ptr<Server> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+TEST_F(ServerTest, ServesOnTcpAndOnAUnixSocket) {
+  const TempFolder folder;
+  ServerOptions options = OneAtATime();
+  options.unix_socket = folder.File("socket");
+  Start<IdentityBackend>(options);
+  for (const auto& channel :
+       {channel_, Connect("unix:" + options.unix_socket)}) {
+    const attn::v1::ForwardRequest request = RandomForward(16, 2, 8);
+    attn::v1::ForwardResponse response;
+    const absl::Status status = Forward(channel, request, response);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(response.o().data(), request.q().data());
+    EXPECT_EQ(response.report().batch_requests(), 1);
+    EXPECT_GT(response.report().flops(), 0);
+    EXPECT_GT(response.report().phases().queue_ns(), 0);
+    EXPECT_EQ(Health(channel), "SERVING");
+    EXPECT_EQ(Health(channel, kService), "SERVING");
+  }
+}
+
+TEST_F(ServerTest, SaysWhatItIs) {
+  Start<IdentityBackend>(OneAtATime());
+  const auto stub = attn::v1::AttentionService::NewStub(channel_);
+  grpc::ClientContext context;
+  attn::v1::GetServerInfoResponse info;
+  ASSERT_TRUE(stub->GetServerInfo(&context, {}, &info).ok());
+  EXPECT_EQ(info.server_instance_id().size(), 32);
+  EXPECT_FALSE(info.version().empty());
+  ASSERT_EQ(info.devices_size(), 1);
+  EXPECT_TRUE(info.devices(0).in_service());
+  EXPECT_GT(info.limits().max_message_bytes(), 0);
+  EXPECT_EQ(info.limits().memory_limit_bytes(), 256 << 20);
+  EXPECT_EQ(info.limits().max_head_dim(), 256);
+}
+
+TEST_F(ServerTest, AFullQueueIsResourceExhaustedWithARetryDelay) {
+  ServerOptions options = OneAtATime();
+  options.scheduler.max_queue_requests = 1;
+  auto* device = Start<ManualBackend>(options);
+  auto running = Send();
+  device->Await();
+  auto queued = Send();
+  ASSERT_TRUE(Queued(1));
+  auto refused = Send();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused->Wait())) << refused->Wait();
+  EXPECT_TRUE(wire::RetryDelay(refused->Wait()).has_value());
+  device->FinishAll();
+  EXPECT_TRUE(running->Wait().ok()) << running->Wait();
+  EXPECT_TRUE(queued->Wait().ok()) << queued->Wait();
+}
+
+TEST_F(ServerTest, DrainFinishesWhatWasAdmittedAndRefusesTheRest) {
+  auto* device = Start<ManualBackend>(OneAtATime());
+  auto running = Send();
+  device->Await();
+  auto first = Send();
+  auto second = Send();
+  ASSERT_TRUE(Queued(2));
+  auto drained = std::async(
+      std::launch::async, [this] { return server_->Drain(absl::Seconds(60)); });
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (Health(channel_) != "NOT_SERVING" && absl::Now() < deadline) {
+  }
+  EXPECT_EQ(Health(channel_), "NOT_SERVING");
+  EXPECT_EQ(Health(channel_, kService), "NOT_SERVING");
+  // Health turns a moment before the scheduler refuses, so the first of these
+  // may still be admitted.
+  std::vector<std::unique_ptr<PendingForward>> late;
+  do {
+    late.push_back(Send());
+  } while (!late.back()->WaitFor(absl::Milliseconds(200)) && late.size() < 20);
+  EXPECT_TRUE(absl::IsUnavailable(late.back()->Wait())) << late.back()->Wait();
+  device->FinishAll();
+  EXPECT_TRUE(running->Wait().ok()) << running->Wait();
+  EXPECT_TRUE(first->Wait().ok()) << first->Wait();
+  EXPECT_TRUE(second->Wait().ok()) << second->Wait();
+  EXPECT_TRUE(drained.get().ok());
+  EXPECT_EQ(server_->stats().account_bytes, 0);
+}
+
+TEST_F(ServerTest, DrainEndsWhatIsLeftWithUnavailable) {
+  Start<SlowBackend>(OneAtATime(), absl::Hours(1));
+  auto running = Send();
+  auto queued = Send();
+  ASSERT_TRUE(Queued(1));
+  const absl::Time start = absl::Now();
+  EXPECT_TRUE(server_->Drain(absl::Milliseconds(200)).ok());
+  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
+  EXPECT_TRUE(absl::IsUnavailable(running->Wait())) << running->Wait();
+  EXPECT_TRUE(absl::IsUnavailable(queued->Wait())) << queued->Wait();
+}
+
+TEST_F(ServerTest, ACancelledRequestFreesItsLane) {
+  Start<SlowBackend>(OneAtATime(), absl::Seconds(10));
+  const absl::Time start = absl::Now();
+  auto slow = Send();
+  const absl::Time deadline = start + absl::Seconds(5);
+  while (server_->stats().running_requests != 1 && absl::Now() < deadline) {
+  }
+  slow->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(slow->Wait())) << slow->Wait();
+  while (server_->stats().running_requests != 0 && absl::Now() < deadline) {
+  }
+  EXPECT_EQ(server_->stats().running_requests, 0);
+}
+
+TEST_F(ServerTest, APassedDeadlineFreesItsLane) {
+  Start<SlowBackend>(OneAtATime(), absl::Hours(1));
+  PendingForward slow(channel_, server::GoodForward(), absl::Milliseconds(200));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(slow.Wait())) << slow.Wait();
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (server_->stats().running_requests != 0 && absl::Now() < deadline) {
+  }
+  EXPECT_EQ(server_->stats().running_requests, 0);
+  EXPECT_EQ(server_->stats().account_bytes, 0);
+}
+
+TEST_F(ServerTest, ADeviceFaultTakesTheServerOutOfService) {
+  auto* device = Start<FaultBackend>(OneAtATime());
+  EXPECT_TRUE(Send()->Wait().ok());
+  device->Fail(FaultBackend::Stage::kRun, absl::InternalError("fell over"));
+  auto hit = Send();
+  EXPECT_FALSE(hit->Wait().ok());
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (Health(channel_) != "NOT_SERVING" && absl::Now() < deadline) {
+  }
+  EXPECT_EQ(Health(channel_), "NOT_SERVING");
+  EXPECT_EQ(Health(channel_, kService), "NOT_SERVING");
+  EXPECT_TRUE(absl::IsUnavailable(Send()->Wait()));
+}
+
+TEST_F(ServerTest, OneDeviceOfTwoIsEnough) {
+  auto broken = std::make_unique<FaultBackend>(0);
+  broken->Fail(FaultBackend::Stage::kRun, absl::InternalError("fell over"));
+  devices_.push_back(std::move(broken));
+  Start<IdentityBackend>(OneAtATime(), 1);
+  // Until the broken one has had its turn.
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (server_->stats().device_in_service[0] && absl::Now() < deadline) {
+    std::vector<std::unique_ptr<PendingForward>> calls;
+    for (int i = 0; i < 4; ++i) calls.push_back(Send());
+  }
+  EXPECT_FALSE(server_->stats().device_in_service[0]);
+  EXPECT_EQ(Health(channel_), "SERVING");
+  EXPECT_TRUE(Send()->Wait().ok());
+}
+
+TEST_F(ServerTest, AnAddressThatIsTakenIsUnavailable) {
+  Start<IdentityBackend>(OneAtATime());
+  ServerOptions options = OneAtATime();
+  options.port = server_->port();
+  std::vector<std::unique_ptr<Backend>> devices;
+  devices.push_back(std::make_unique<IdentityBackend>());
+  const auto second = Server::Start(options, std::move(devices));
+  EXPECT_TRUE(absl::IsUnavailable(second.status())) << second.status();
+  EXPECT_THAT(std::string(second.status().message()),
+              ::testing::HasSubstr(absl::StrCat(options.port)));
+}
+
+TEST_F(ServerTest, ServesAgainAfterAnother) {
+  for (int i = 0; i < 3; ++i) {
+    Start<IdentityBackend>(OneAtATime());
+    EXPECT_TRUE(Send()->Wait().ok());
+    server_ = nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace attnd::testing
