@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/data/minilm: attention inputs, outputs and gradients of a real model.
+"""Writes tests/data/minilm: what a real model's attention took and gave.
 
 Runs all-MiniLM-L6-v2 (12 heads of 32, hidden 384) on a real text, records what
 goes into and comes out of the attention of two layers, then backpropagates a

@@ -10,6 +10,8 @@ import time
 
 import grpc
 import grpc_tools
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
 from grpc_tools import protoc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -90,3 +92,14 @@ def raw_call(channel, method, data, **options):
                              request_serializer=None,
                              response_deserializer=None)
   return call(data, timeout=60, **options)
+
+
+def violated_fields(error):
+  """The fields that the BadRequest details of a grpc.RpcError name."""
+  status = rpc_status.from_call(error)
+  fields = []
+  for detail in status.details if status else ():
+    bad_request = error_details_pb2.BadRequest()
+    if detail.Unpack(bad_request):
+      fields += [violation.field for violation in bad_request.field_violations]
+  return fields

@@ -12,7 +12,7 @@ ITEM_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 
 
 def _to_bf16_bits(x):
-  """Upper halves of float32, rounded to nearest, ties to even; NaN stays NaN."""
+  """Upper halves of float32, to nearest, ties to even; NaN stays NaN."""
   x = np.ascontiguousarray(x, dtype=np.float32)
   bits = x.view(np.uint32).astype(np.uint64)
   rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)

@@ -54,7 +54,8 @@ class Problem:
 
 def _per_kv_head(x, kv_heads):
   """Sums over the query heads that share a head of K and V."""
-  return x.reshape(x.shape[0], kv_heads, -1, x.shape[-1]).sum(axis=2)
+  return x.reshape(x.shape[0], kv_heads, x.shape[1] // kv_heads,
+                   x.shape[2]).sum(axis=2)
 
 
 class Computation:
@@ -75,7 +76,7 @@ class Computation:
     return numerics.round_to(self.rounding, x)
 
   def _prepare(self, p):
-    """Q, K, V, capped scores, d(capped)/d(raw) and visibility, keys in order."""
+    """Q, K, V, capped scores, their slope and visibility, keys in order."""
     work = self.work
     q_heads, head_dim = p.q.shape[1:]
     group = q_heads // p.k.shape[1]

@@ -9,15 +9,12 @@ from the one, a server is started with the other.
 
 import argparse
 import dataclasses
-import pathlib
-import re
 import sys
 import tempfile
 import unittest
 
 import grpc
 import numpy as np
-from google.rpc import error_details_pb2
 from grpc_health.v1 import health_pb2
 from grpc_health.v1 import health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
@@ -27,6 +24,7 @@ from grpc_status import rpc_status
 import cases
 import harness
 import numerics
+import wire
 from cases import Case
 
 OPTIONS = argparse.Namespace(server=None, cases=60, seed=1)
@@ -136,8 +134,11 @@ class NumericTest(unittest.TestCase):
                               ("dq", gradients.dq), ("dk", gradients.dk),
                               ("dv", gradients.dv)):
           got, want = cases.array(pb, message)[0], load(name)
-          # Two f32 computations; the model's own is off by up to 6.1e-7.
-          self.assertLess(np.abs(got - want).max() / np.abs(want).max(), 2e-6)
+          # The model's own error is up to 6.1e-7. P = exp(score - LSE) adds
+          # the rounding of both, and in layer 0 LSE is up to 39.
+          rounding = 2 * numerics.HALF_ULP["f32"] * np.abs(load("lse")).max()
+          self.assertLess(np.abs(got - want).max() / np.abs(want).max(),
+                          1e-6 + rounding, name)
 
   def test_shards_of_the_keys_merge(self):
     whole = Case(q_lens=(29,), kv_lens=(50,), causal=True, q_starts=(21,))
@@ -244,17 +245,10 @@ class BadRequestTest(unittest.TestCase):
     """INVALID_ARGUMENT with a BadRequest detail that names the field."""
     self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT,
                      error.details())
-    fields = []
     status = rpc_status.from_call(error)
     self.assertIsNotNone(status, f"no details with: {error.details()}")
     self.assertEqual(status.message, error.details())
-    for detail in status.details:
-      bad = error_details_pb2.BadRequest()
-      self.assertTrue(detail.Unpack(bad), detail.type_url)
-      fields += [v.field for v in bad.field_violations]
-      for violation in bad.field_violations:
-        self.assertTrue(violation.description)
-    self.assertIn(field, fields, error.details())
+    self.assertIn(field, harness.violated_fields(error), error.details())
 
   def check(self, change, field, call=forward):
     request = (self.case.forward_request(pb) if call is forward
@@ -282,7 +276,7 @@ class BadRequestTest(unittest.TestCase):
     def change(r):
       for name in ("k", "v"):
         getattr(r, name).CopyFrom(cases.tensor(pb, np.zeros((2, 6, 3, 8))))
-    self.check(change, "q.shape")
+    self.check(change, "k.shape")
 
   def test_sizes_out_of_range(self):
     def shape(*dims, data=b""):
@@ -414,12 +408,8 @@ class RawBytesTest(unittest.TestCase):
       harness.raw_call(channel, method, data, **options)
     return caught.exception
 
-  def field(self, number, payload):
-    """A length-delimited field."""
-    return varint(number << 3 | 2) + varint(len(payload)) + payload
-
   def test_any_field_order_is_accepted(self):
-    fields = [self.field(number, message.SerializeToString())
+    fields = [wire.field(number, message.SerializeToString())
               for number, message in ((1, self.request.q), (2, self.request.k),
                                       (3, self.request.v),
                                       (5, self.request.attention))]
@@ -433,27 +423,27 @@ class RawBytesTest(unittest.TestCase):
 
   def test_data_before_dtype_and_shape_is_accepted(self):
     q = self.request.q
-    shape = b"".join(varint(n) for n in q.shape)
-    tensor = (self.field(15, q.data) + self.field(2, shape)
-              + varint(1 << 3) + varint(q.dtype))
+    shape = b"".join(wire.varint(n) for n in q.shape)
+    tensor = (wire.field(15, q.data) + wire.field(2, shape)
+              + wire.integer(1, q.dtype))
     rest = pb.ForwardRequest.FromString(self.bytes)
     rest.ClearField("q")
-    data = rest.SerializeToString() + self.field(1, tensor)
+    data = rest.SerializeToString() + wire.field(1, tensor)
     got = pb.ForwardResponse.FromString(
         harness.raw_call(channel, "Forward", data))
     self.assertEqual(got.o, forward(self.request).o)
 
   def test_an_unknown_field_is_unimplemented_by_its_number(self):
-    unknown = self.field(1234, b"x")
+    unknown = wire.field(1234, b"x")
     for name, data in {
         "top": self.bytes + unknown,
-        "varint": self.bytes + varint(1234 << 3) + b"\x01",
-        "in a tensor": self.bytes + self.field(
+        "varint": self.bytes + wire.integer(1234, 1),
+        "in a tensor": self.bytes + wire.field(
             4, pb.Tensor(dtype=1).SerializeToString() + unknown),
         "in the mask": self.bytes.replace(
-            self.field(5, self.request.attention.SerializeToString()), b"")
-            + self.field(5, self.field(4, unknown)),
-        "in options": self.bytes + self.field(8, unknown),
+            wire.field(5, self.request.attention.SerializeToString()), b"")
+            + wire.field(5, wire.field(4, unknown)),
+        "in options": self.bytes + wire.field(8, unknown),
     }.items():
       with self.subTest(name):
         error = self.refusal(data)
@@ -465,10 +455,10 @@ class RawBytesTest(unittest.TestCase):
     self.assertRegex(error.details(), r"\b1234\b")
 
   def test_a_repeated_singular_field_is_refused(self):
-    q = self.field(1, self.request.q.SerializeToString())
+    q = wire.field(1, self.request.q.SerializeToString())
     for name, data, named in (
         ("tensor", self.bytes + q, r"\bq\b"),
-        ("scalar", self.bytes + self.field(8, b"\x08\x01\x08\x01"),
+        ("scalar", self.bytes + wire.field(8, b"\x08\x01\x08\x01"),
          r"algorithm")):
       with self.subTest(name):
         error = self.refusal(data)
@@ -536,6 +526,20 @@ class ServiceTest(unittest.TestCase):
     self.assertNotEqual(ids[0], ids[1])
     self.assertEqual(ids[1], ids[2])
 
+  def test_the_same_answer_over_a_unix_socket(self):
+    request = Case().forward_request(pb)
+    with tempfile.TemporaryDirectory() as folder:
+      socket = f"{folder}/attnd.sock"
+      other = harness.Server(OPTIONS.server, f"--unix_socket={socket}")
+      answers = []
+      for address in (other.address, f"unix:{socket}"):
+        with other.channel(address) as other_channel:
+          other_stub = pb_grpc.AttentionServiceStub(other_channel)
+          answers.append(other_stub.Forward(request, timeout=60))
+      status, log = other.stop()
+    self.assertEqual(status, 0, log)
+    self.assertEqual(answers[0].o, answers[1].o)
+
   def test_health(self):
     health = health_pb2_grpc.HealthStub(channel)
     for service in ("", SERVICE):
@@ -558,25 +562,16 @@ class ServiceTest(unittest.TestCase):
     self.assertEqual(methods, {"Forward", "Backward", "GetServerInfo"})
 
   def test_an_expired_deadline_and_a_cancelled_call(self):
-    request = Case(q_lens=(129,), kv_lens=(129,)).forward_request(pb)
+    # Hundreds of GFLOP: no server is done with it in 10 ms.
+    zeros = cases.tensor(pb, np.zeros((1, 16384, 4, 64)), "f16")
+    request = pb.ForwardRequest(q=zeros, k=zeros, v=zeros)
     with self.assertRaises(grpc.RpcError) as caught:
-      stub.Forward(request, timeout=1e-6)
+      stub.Forward(request, timeout=0.01)
     self.assertEqual(caught.exception.code(),
                      grpc.StatusCode.DEADLINE_EXCEEDED)
-    for _ in range(20):
+    for _ in range(5):
       stub.Forward.future(request, timeout=60).cancel()
-    forward(request)
-
-
-def varint(value):
-  """A base-128 integer."""
-  value &= (1 << 64) - 1
-  out = bytearray()
-  while value > 0x7F:
-    out.append(value & 0x7F | 0x80)
-    value >>= 7
-  out.append(value)
-  return bytes(out)
+    forward(Case().forward_request(pb))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The float64 oracle against finite differences, brute force and a real model."""
+"""The float64 oracle against finite differences and a real model."""
 
 import pathlib
 import tempfile
