@@ -33,6 +33,10 @@ class CpuHostMemory : public HostMemory {
   }
 };
 
+bool Cancelled(const Problem& p) {
+  return p.cancel != nullptr && p.cancel->cancelled();
+}
+
 // What all streams share.
 struct Compute {
   explicit Compute(int threads) : scratch(threads), pool(threads) {}
@@ -118,6 +122,7 @@ class CpuStream : public Stream {
     const std::vector<FlashTask> tasks = PlanForward(group);
     RunFlash(tasks, [&](const FlashTask& task, Scratch& scratch) {
       const ForwardArgs& args = group[task.problem];
+      if (Cancelled(args.problem)) return;
       if (task.kind == FlashTask::Kind::kEmpty) {
         ClearForward(args, task);
       } else {
@@ -130,6 +135,7 @@ class CpuStream : public Stream {
     const std::vector<FlashTask> tasks = PlanBackward(group);
     RunFlash(tasks, [&](const FlashTask& task, Scratch& scratch) {
       const BackwardArgs& args = group[task.problem];
+      if (Cancelled(args.problem)) return;
       if (task.kind == FlashTask::Kind::kEmpty) {
         ClearBackward(args, task);
       } else {
@@ -158,6 +164,7 @@ class CpuStream : public Stream {
       const int64_t heads = args.problem.q_heads;
       compute_.pool.ParallelFor(
           args.problem.batch * heads, [&](int64_t i, int) {
+            if (Cancelled(args.problem)) return;
             const HeadSlice slice(args, i / heads, i % heads);
             reference::Forward(slice.forward(), algorithm).IgnoreError();
           });
@@ -170,6 +177,7 @@ class CpuStream : public Stream {
       const int64_t heads = args.problem.kv_heads;
       compute_.pool.ParallelFor(
           args.problem.batch * heads, [&](int64_t i, int) {
+            if (Cancelled(args.problem)) return;
             const HeadSlice slice(args, i / heads, i % heads);
             reference::Backward(slice.backward(), algorithm).IgnoreError();
           });
