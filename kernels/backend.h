@@ -108,7 +108,8 @@ class Backend {
                                 const GroupOptions& options) const = 0;
   virtual KernelInfo Kernel(Op op, const Problem& problem,
                             const GroupOptions& options) const = 0;
-  // Memory that running the problem takes beside its inputs and outputs.
+  // Memory that running the problem takes beside its inputs and outputs. The
+  // problems of one request take together no more than the largest of them.
   virtual int64_t ScratchBytes(Op op, const Problem& problem,
                                const GroupOptions& options) const = 0;
 };

@@ -18,8 +18,8 @@ int64_t SaturatingAdd(int64_t a, int64_t b) {
   return a > kMost - b ? kMost : a + b;
 }
 
-// Adds what `problem` needs on device `device` to its scratch in `bytes`, and
-// clears its bit in `devices` if it has no kernel.
+// Raises `bytes` to the scratch that `problem` needs on device `device`, and
+// clears the device's bit in `devices` if it has no kernel.
 void MeasureProblem(const Backend& backend, int device, Op op,
                     const Problem& problem, const GroupOptions& options,
                     Footprint& footprint, int64_t& bytes, absl::Status& why) {
@@ -31,7 +31,7 @@ void MeasureProblem(const Backend& backend, int device, Op op,
     why = std::move(status);
     return;
   }
-  bytes = SaturatingAdd(bytes, backend.ScratchBytes(op, problem, options));
+  bytes = std::max(bytes, backend.ScratchBytes(op, problem, options));
 }
 
 }  // namespace

@@ -1,0 +1,118 @@
+#include "server/admission.h"
+
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/status.h"
+#include "server/scheduler.h"
+#include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/test_work.h"
+
+namespace attnd::server {
+namespace {
+
+using ::testing::HasSubstr;
+constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+class Device : public IdentityBackend {
+ public:
+  Device(bool supports, int64_t scratch_bytes)
+      : supports_(supports), scratch_bytes_(scratch_bytes) {}
+  absl::Status Supports(Op, const Problem& problem,
+                        const GroupOptions&) const override {
+    EXPECT_EQ(problem.q.data, nullptr);
+    if (supports_) return absl::OkStatus();
+    return absl::UnimplementedError("not here");
+  }
+  int64_t ScratchBytes(Op, const Problem&, const GroupOptions&) const override {
+    return scratch_bytes_;
+  }
+
+ private:
+  const bool supports_;
+  const int64_t scratch_bytes_;
+};
+
+TEST(AdmissionTest, MeasuresWhatEveryPartWouldTake) {
+  Device no(false, 900), little(true, 100), much(true, 300);
+  TestWork test({.dtype = DType::kBF16, .q_len = 10, .kv_len = 20, .dim = 40});
+  const Request& request = *test.work()->request;
+  auto footprint = Measure(request, {&no, &little, &much});
+  ASSERT_EQ(footprint.status(), absl::OkStatus());
+  EXPECT_EQ(footprint->key, (GroupKey{Op::kForward, DType::kBF16, 40, 40, {}}));
+  EXPECT_EQ(footprint->devices, 0b110);
+  EXPECT_EQ(footprint->scratch_bytes, 300);
+  EXPECT_EQ(footprint->input_bytes, 1024 + 1792 + 1792);  // 800, 1600, 1600
+  EXPECT_EQ(footprint->output_bytes, 2 * 4096);
+  EXPECT_EQ(footprint->bytes(), 1024 + 1792 + 1792 + 2 * 4096 + 300);
+  EXPECT_EQ(footprint->flops, request.flops());
+}
+
+TEST(AdmissionTest, NoKernelAnywhereIsUnimplemented) {
+  Device a(false, 0), b(false, 0);
+  TestWork test({});
+  EXPECT_EQ(Measure(*test.work()->request, {&a, &b}).status(),
+            absl::UnimplementedError("not here"));
+}
+
+TEST(AdmissionTest, PackedSequencesShareTheirScratch) {
+  RequestSpec spec;
+  spec.layout = Layout::kPacked;
+  spec.q_lens = spec.kv_lens = {1, 2, 3};
+  for (TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
+    spec.inputs[id] = {DType::kF32, {6, 1, 8}};
+  }
+  auto request = *Request::Create(std::move(spec));
+  Device device(true, 100);
+  EXPECT_EQ(Measure(*request, {&device})->scratch_bytes, 100);
+}
+
+TEST(AdmissionTest, WhatNoMemoryCouldHoldDoesNotOverflow) {
+  Device device(true, kMost);
+  TestWork test({});
+  auto footprint = Measure(*test.work()->request, {&device});
+  ASSERT_EQ(footprint.status(), absl::OkStatus());
+  EXPECT_EQ(footprint->bytes(), kMost);
+  absl::Status status = CheckEverFits(*footprint, {});
+  EXPECT_EQ(status.code(), kInvalid);
+  ASSERT_EQ(wire::FieldViolations(status).size(), 1);
+  EXPECT_EQ(wire::FieldViolations(status)[0].field, "options.algorithm");
+}
+
+TEST(AdmissionTest, LimitsAreInclusive) {
+  SchedulerOptions options;
+  options.memory_bytes = 1000;
+  options.max_request_flops = 10;
+  Footprint footprint;
+  footprint.input_bytes = 600;
+  footprint.output_bytes = 400;
+  footprint.flops = 10;
+  EXPECT_EQ(CheckEverFits(footprint, options), absl::OkStatus());
+  footprint.flops = 11;
+  EXPECT_THAT(CheckEverFits(footprint, options).message(),
+              HasSubstr("more than the limit of 10"));
+  footprint.flops = 10;
+  footprint.output_bytes = 401;
+  EXPECT_EQ(CheckEverFits(footprint, options).code(), kInvalid);
+}
+
+TEST(RateEstimateTest, TheDelayFollowsTheQueueAndTheRecentRate) {
+  RateEstimate rate;
+  EXPECT_EQ(rate.RetryDelay(1e12, 1), absl::Milliseconds(100));
+  for (int i = 0; i < 100; ++i) rate.Add(1e9, absl::Milliseconds(100));
+  EXPECT_NEAR(absl::ToDoubleSeconds(rate.RetryDelay(2e10, 1)), 2, 0.01);
+  EXPECT_NEAR(absl::ToDoubleSeconds(rate.RetryDelay(2e10, 4)), 0.5, 0.01);
+  EXPECT_EQ(rate.RetryDelay(0, 1), absl::Milliseconds(10));
+  EXPECT_EQ(rate.RetryDelay(1e15, 2), absl::Seconds(5));
+  EXPECT_EQ(rate.RetryDelay(1e15, 0), absl::Seconds(5));
+  rate.Add(1e9, absl::ZeroDuration());
+  for (int i = 0; i < 100; ++i) rate.Add(1e9, absl::Milliseconds(50));
+  EXPECT_NEAR(absl::ToDoubleSeconds(rate.RetryDelay(2e10, 1)), 1, 0.01);
+}
+
+}  // namespace
+}  // namespace attnd::server
