@@ -87,7 +87,7 @@ absl::Status GroupRun::Execute() {
     if (absl::Status status = Load(member); !status.ok()) return status;
     if (member.state == State::kLoaded) ++loaded_;
   }
-  if (loaded_ == 0) return absl::OkStatus();
+  if (loaded_ == 0 && !enqueued_) return absl::OkStatus();
   if (absl::Status status = Launch(); !status.ok()) return status;
   if (absl::Status status = Download(); !status.ok()) return status;
   absl::StatusOr<PhaseTimes> times = stream_.Wait();
@@ -113,6 +113,7 @@ absl::Status GroupRun::Load(Member& member) {
     return absl::OkStatus();
   }
   if (!status.ok()) return status;
+  enqueued_ = true;
   if (status = Upload(member); !status.ok()) return status;
   if (cancel.cancelled()) return fail(absl::CancelledError("cancelled"));
   ReleaseInputs(*member.work);

@@ -80,6 +80,7 @@ class GroupRun {
   GroupOptions options_;
   Op op_ = Op::kForward;
   int loaded_ = 0;
+  bool enqueued_ = false;  // uploads at least, so that Wait is due
   PhaseTimes times_;
 };
 

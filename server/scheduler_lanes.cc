@@ -11,12 +11,17 @@
 namespace attnd::server {
 
 std::vector<WorkPtr> Scheduler::Impl::NextGroup(int index) {
-  std::unique_lock lock(mutex_);
   LaneState& lane = *lanes_[index];
-  if (!lane.running.empty()) {
+  std::vector<WorkPtr> finished;
+  std::unique_lock lock(mutex_);
+  finished.swap(lane.running);
+  if (!finished.empty()) {
     rate_.Add(lane.cost, absl::Now() - lane.taken);
-    lane.running.clear();
     lane.cost = 0;
+    // Maybe the last to hold them: their end is not for under the lock.
+    lock.unlock();
+    finished.clear();
+    lock.lock();
   }
   while (!stopping_ && (in_service_ & lane.filter.device) != 0) {
     const absl::Time now = absl::Now();

@@ -147,12 +147,14 @@ class CancelsDuringUpload : public IdentityBackend {
   absl::Status On(Stage stage, Group) override {
     if (stage == Stage::kUpload && ++uploads_ == 2) token->Cancel();
     if (stage == Stage::kRun) ++runs;
+    if (stage == Stage::kWait) ++waits;
     return absl::OkStatus();
   }
   int uploads() const { return uploads_; }
 
   CancelToken* token = nullptr;
   int runs = 0;
+  int waits = 0;
 
  private:
   int uploads_ = 0;
@@ -167,6 +169,7 @@ TEST(LaneTest, AnUploadStopsSoonAfterItsRequestIsCancelled) {
   EXPECT_EQ(test.AwaitStatus().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(backend.uploads(), 2);
   EXPECT_EQ(backend.runs, 0);
+  EXPECT_EQ(backend.waits, 1);  // for the piece that was under way
   EXPECT_EQ(test.release_calls(), 1);
 }
 
