@@ -129,8 +129,9 @@ class Request {
   // backward 2.5 x forward. Estimated from sampled rows when there are many.
   double flops() const { return flops_; }
 
-  // Problems over `memory`. Pointers of absent tensors are ignored; with every
-  // pointer null this describes the shapes, e.g. for Backend::Supports.
+  // Problems over `memory`; of 0 sequences when no output has an element.
+  // Pointers of absent tensors are ignored; with every pointer null this
+  // describes the shapes, e.g. for Backend::Supports.
   std::unique_ptr<BoundRequest> Bind(const TensorPointers& memory,
                                      const CancelToken* cancel) const;
 

@@ -197,7 +197,8 @@ std::unique_ptr<BoundRequest> Request::Bind(const TensorPointers& memory,
     }
     return bound;
   }
-  whole.problem.batch = sizes_.batch;
+  // Where there is nothing to write, even 2^31 sequences are nothing to do.
+  whole.problem.batch = output_bytes_ == 0 ? 0 : sizes_.batch;
   whole.problem.q_len = sizes_.q_len;
   whole.problem.q_lens = spec_.q_lens;
   whole.segment.len = sizes_.kv_len;

@@ -362,7 +362,9 @@ TEST(RequestTest, AcceptsManySequencesOfNothing) {
   }
   const auto request = Request::Create(spec);
   ASSERT_TRUE(request.ok()) << request.status();
-  EXPECT_EQ((*request)->Bind({}, nullptr)->forward.size(), 1);
+  const auto bound = (*request)->Bind({}, nullptr);
+  ASSERT_EQ(bound->forward.size(), 1);
+  EXPECT_EQ(bound->forward[0].problem.batch, 0);  // nothing to do
 }
 
 TEST(RequestTest, AcceptsPositionsUpToTheirEnds) {
