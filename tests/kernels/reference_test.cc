@@ -13,7 +13,7 @@ using testing::ProblemOptions;
 using testing::RandomProblem;
 using testing::Slack;
 
-constexpr int kProblems = 300;
+constexpr int kProblems = 200;
 
 class EveryAlgorithm : public ::testing::TestWithParam<Algorithm> {};
 
