@@ -144,6 +144,7 @@ void DqBlock(const BackwardArgs& args, const FlashTask& task,
     Gemm<AOrder::kRowMajor>(tokens, width, p.head_dim, k.data, k.stride, q.data,
                             q.stride, t.scores.data, t.scores.stride,
                             {.factor = p.scale});
+    SaturateScores(p.scale, tokens, width, t.scores);
     if (p.softcap) Softcap(*p.softcap, tokens, width, t.scores, &t.derivative);
     if (p.bias) lanes.AddBias(t.scores, t.d_p, tokens);
     lanes.ApplyMask(t.scores);
@@ -231,6 +232,7 @@ struct DkvBlock {
     Gemm<AOrder::kRowMajor>(rows, width, p.head_dim, q.data, q.stride, k.data,
                             k.stride, t.scores.data, t.scores.stride,
                             {.factor = p.scale});
+    SaturateScores(p.scale, rows, width, t.scores);
     if (p.softcap) {
       Softcap(*p.softcap, rows, width, t.scores, &t.derivative);
     }

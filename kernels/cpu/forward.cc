@@ -118,6 +118,7 @@ void ForwardBlock(const ForwardArgs& args, const FlashTask& task,
     Gemm<AOrder::kRowMajor>(tokens, width, p.head_dim, k.data, k.stride, q.data,
                             q.stride, scores.data, scores.stride,
                             {.factor = p.scale});
+    SaturateScores(p.scale, tokens, width, scores);
     if (p.softcap) Softcap(*p.softcap, tokens, width, scores, nullptr);
     if (p.bias) lanes.AddBias(scores, temporary, tokens);
     lanes.ApplyMask(scores);
