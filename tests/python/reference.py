@@ -163,7 +163,10 @@ class Terms:
   """
 
   def __init__(self, p):
-    sized = lambda x: None if x is None else np.abs(x)
+    # A bias of -inf hides its column: nothing of it is rounded.
+    def sized(x):
+      return None if x is None else np.where(np.isinf(x), 0, np.abs(x))
+
     flat = dataclasses.replace(p, q=np.abs(p.q), k=np.abs(p.k), v=np.abs(p.v),
                                scale=sized(p.scale), bias=sized(p.bias),
                                softcap=0.0)

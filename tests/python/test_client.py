@@ -114,6 +114,47 @@ class NumericTest(unittest.TestCase):
         if number:
           self.assertEqual(response.report.algorithm, number)
 
+  def test_any_finite_scale_gives_finite_results(self):
+    for algorithm in pb.Algorithm.values():
+      for scale in (1e30, -1e30, 3.4e38, -3.4e38):
+        with self.subTest(algorithm=algorithm, scale=scale):
+          case = Case(q_lens=(33,), kv_lens=(40,), scale=scale)
+          request = case.forward_request(pb)
+          request.options.algorithm = algorithm
+          response = forward(request)
+          for message in (response.o, response.lse):
+            self.assertTrue(np.isfinite(cases.array(pb, message)[0]).all())
+
+  def test_a_bias_of_minus_infinity_hides_its_column(self):
+    rng = np.random.default_rng(9)
+    for algorithm in pb.Algorithm.values():
+      for dtype in cases.DTYPES:
+        case = Case(dtype=dtype, q_lens=(70,), kv_lens=(90,), q_heads=4,
+                    softcap=5.0, bias=dtype)
+        bias = case.bias_values[0, 0]
+        bias[rng.random(bias.shape) < 0.5] = -np.inf
+        bias[:, 60:] = -np.inf  # a whole tile's last columns
+        bias[10:20] = -np.inf  # rows that see nothing
+        case.compute_exact()
+        with self.subTest(algorithm=algorithm, dtype=dtype):
+          request = case.forward_request(pb)
+          request.options.algorithm = algorithm
+          response = forward(request)
+          case.check_forward(self, pb, response)
+          request = case.backward_request(pb)
+          request.options.algorithm = algorithm
+          case.check_backward(self, pb, backward(request))
+
+  def test_infinities_stay_in_their_sequence_and_head(self):
+    case = Case(q_lens=(40, 40), kv_lens=(50, 50), q_heads=4, kv_heads=2)
+    clean = cases.array(pb, forward(case.forward_request(pb)).o)[0]
+    case.problems[1].k[7, 0] = np.nan
+    case.problems[1].v[9, 0] = np.inf
+    got = cases.array(pb, forward(case.forward_request(pb)).o)[0]
+    self.assertFalse(np.isfinite(got[1, :, :2]).all())
+    np.testing.assert_array_equal(got[0], clean[0])
+    np.testing.assert_array_equal(got[1, :, 2:], clean[1, :, 2:])
+
   def test_a_real_model_s_attention(self):
     folder = harness.ROOT / "tests/data/minilm"
     for layer in (0, 5):
