@@ -36,8 +36,8 @@ int64_t BorrowFrom(absl::Span<const Piece> pieces) {
 }  // namespace
 
 ReceivedBytes::ReceivedBytes(grpc::ByteBuffer& buffer) {
-  if (!buffer.Valid() || !buffer.Dump(&slices_).ok()) slices_.clear();
-  buffer.Clear();
+  buffer_.Swap(&buffer);
+  if (!buffer_.Valid() || !buffer_.Dump(&slices_).ok()) slices_.clear();
   // Short slices hold their bytes themselves, so views wait until the vector
   // no longer moves them.
   fragments_.reserve(slices_.size());
@@ -47,9 +47,19 @@ ReceivedBytes::ReceivedBytes(grpc::ByteBuffer& buffer) {
   }
 }
 
+ReceivedBytes& ReceivedBytes::operator=(ReceivedBytes&& other) {
+  if (this == &other) return *this;
+  Release();
+  buffer_.Swap(&other.buffer_);
+  slices_.swap(other.slices_);
+  fragments_.swap(other.fragments_);
+  return *this;
+}
+
 void ReceivedBytes::Release() {
   fragments_.clear();
   slices_.clear();
+  buffer_.Clear();
 }
 
 grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,

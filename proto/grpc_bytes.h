@@ -4,6 +4,7 @@
 // Between the codec's views and gRPC's buffers, without copying tensors.
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -23,8 +24,9 @@ class ReceivedBytes {
   // Takes the slices of `buffer`, which is cleared. One that was never filled
   // is an empty message.
   explicit ReceivedBytes(grpc::ByteBuffer& buffer);
-  ReceivedBytes(ReceivedBytes&&) = default;
-  ReceivedBytes& operator=(ReceivedBytes&&) = default;
+  ~ReceivedBytes() { Release(); }
+  ReceivedBytes(ReceivedBytes&& other) { *this = std::move(other); }
+  ReceivedBytes& operator=(ReceivedBytes&& other);
 
   // Valid until Release or destruction.
   absl::Span<const absl::string_view> fragments() const { return fragments_; }
@@ -33,6 +35,9 @@ class ReceivedBytes {
   void Release();
 
  private:
+  // Holds the last references: dropping one on a thread of ours can make gRPC
+  // reclaim memory, which crashes (1.51) unless it is ByteBuffer that drops it.
+  grpc::ByteBuffer buffer_;
   std::vector<grpc::Slice> slices_;
   std::vector<absl::string_view> fragments_;
 };
