@@ -1,0 +1,165 @@
+// What 20,000 mixed requests leave behind.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "tests/integration/http_get.h"
+#include "tests/integration/mixed_load.h"
+#include "tests/integration/process.h"
+#include "tests/integration/rpc.h"
+
+namespace attnd::testing {
+namespace {
+
+constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kMemoryLimit = 256 * kMiB;
+constexpr int64_t kSlack = 64 * kMiB;
+constexpr int64_t kGrowth = 32 * kMiB;
+constexpr int kWarmUp = 5000;
+constexpr int kCalls = 20000;
+
+std::string Text(const Usage& usage) {
+  return absl::StrFormat("%.1f MiB resident, peak %.1f, %d threads, %d fds",
+                         1.0 * usage.resident_bytes / kMiB,
+                         1.0 * usage.peak_resident_bytes / kMiB, usage.threads,
+                         usage.descriptors);
+}
+
+class Soak {
+ public:
+  static constexpr char kMetrics[] = "metrics on http://127.0.0.1:";
+
+  explicit Soak(const std::string& binary) {
+    auto process = ServerProcess::Start(
+        binary, {"--memory_limit=256MiB", "--metrics_port=0"});
+    EXPECT_TRUE(process.ok()) << process.status();
+    process_ = *std::move(process);
+    const std::string log = process_->log();
+    const size_t at = log.find(kMetrics);
+    EXPECT_NE(at, std::string::npos) << log;
+    EXPECT_TRUE(
+        absl::SimpleAtoi(absl::string_view(log)
+                             .substr(at + sizeof(kMetrics) - 1)
+                             .substr(0, log.find('/', at + sizeof(kMetrics)) -
+                                            at - sizeof(kMetrics) + 1),
+                         &metrics_port_))
+        << log;
+  }
+
+  // Idle, after every part has been used once.
+  void WarmUp() {
+    Load(200);
+    idle_ = Rest();
+    Show("idle", idle_);
+  }
+  void Run() {
+    MixedLoad load(Targets());
+    load.Run(kWarmUp);
+    early_ = process_->usage();
+    Show("after 5,000", early_);
+    for (int calls = kWarmUp; calls < kCalls; calls += 5000) {
+      load.Run(5000);
+      late_ = process_->usage();
+      Show(absl::StrCat("after ", calls + 5000), late_);
+    }
+    ShowCodes(load);
+  }
+  // Far more than fits at once.
+  void RunLarge() {
+    std::vector<std::string> targets;
+    for (int i = 0; i < 4; ++i) {
+      targets.push_back(process_->tcp());
+      targets.push_back(process_->unix_socket());
+    }
+    MixedLoad load(targets, MixedLoad::Mix::kLarge);
+    load.Run(400);
+    late_ = process_->usage();
+    Show("after 400 large", late_);
+    ShowCodes(load);
+  }
+  // Polled until nothing moves, or 30 s.
+  Usage Rest() {
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    Usage usage = process_->usage();
+    while (absl::Now() < deadline &&
+           (AccountBytes() != 0 || usage.threads > idle_.threads ||
+            usage.descriptors > idle_.descriptors)) {
+      absl::SleepFor(absl::Milliseconds(50));
+      usage = process_->usage();
+      if (idle_.threads == 0 && AccountBytes() == 0) break;
+    }
+    return usage;
+  }
+  double AccountBytes() {
+    return MetricValue(HttpGet(metrics_port_, "/metrics"),
+                       "attnd_account_bytes")
+        .value_or(-1);
+  }
+  int64_t growth() const {
+    return late_.resident_bytes - early_.resident_bytes;
+  }
+  const Usage& idle() const { return idle_; }
+  const Usage& late() const { return late_; }
+
+ private:
+  std::vector<std::string> Targets() const {
+    return {process_->tcp(), process_->unix_socket(), process_->tcp()};
+  }
+  void Load(int calls) { MixedLoad(Targets()).Run(calls); }
+  void ShowCodes(const MixedLoad& load) {
+    for (int code = 0; code < 17; ++code) {
+      if (load.codes()[code] == 0) continue;
+      std::cout << load.codes()[code] << " calls ended with code " << code
+                << "\n";
+    }
+  }
+  void Show(const std::string& when, const Usage& usage) {
+    std::cout << when << ": " << Text(usage) << "\n";
+  }
+
+  std::unique_ptr<ServerProcess> process_;
+  int metrics_port_ = 0;
+  Usage idle_, early_, late_;
+};
+
+TEST(Soak, MixedRequestsLeaveNothingBehind) {
+  Soak soak(ATTND_BINARY);
+  soak.WarmUp();
+  soak.Run();
+  EXPECT_LE(soak.growth(), kGrowth);
+  EXPECT_LE(soak.late().peak_resident_bytes, kMemoryLimit + kSlack);
+  const Usage rest = soak.Rest();
+  std::cout << "at rest: " << Text(rest) << "\n";
+  EXPECT_EQ(soak.AccountBytes(), 0);
+  EXPECT_LE(rest.threads, soak.idle().threads);
+  EXPECT_LE(rest.descriptors, soak.idle().descriptors);
+}
+
+TEST(Soak, LargeRequestsStayWithinTheMemoryLimit) {
+  Soak soak(ATTND_BINARY);
+  soak.RunLarge();
+  EXPECT_LE(soak.late().peak_resident_bytes, kMemoryLimit + kSlack);
+  const Usage rest = soak.Rest();
+  std::cout << "at rest: " << Text(rest) << "\n";
+  EXPECT_EQ(soak.AccountBytes(), 0);
+}
+
+TEST(Soak, NoticesALeakOf8KiBARequest) {
+  Soak soak(ATTND_LEAKY_BINARY);
+  soak.WarmUp();
+  soak.Run();
+  EXPECT_GT(soak.growth(), kGrowth);
+}
+
+}  // namespace
+}  // namespace attnd::testing
