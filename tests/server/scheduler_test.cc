@@ -187,5 +187,21 @@ TEST(SchedulerTest, ResultsOutliveSchedulerAndBackend) {
   EXPECT_EQ(Bytes(result->outputs[TensorId::kO].span()), test.q());
 }
 
+TEST(SchedulerTest, IdleResultMemoryGivesWayToAdmittedWork) {
+  ManualBackend backend;
+  backend.FinishAll();
+  SchedulerOptions options;
+  options.memory_bytes = 1 << 20;
+  auto scheduler = MakeScheduler(options, {&backend});
+  TestWork large_result({.q_len = 10000}), large_inputs({.kv_len = 14000});
+  ASSERT_EQ(scheduler->Submit(large_result.work()), absl::OkStatus());
+  EXPECT_EQ(large_result.AwaitStatus(), absl::OkStatus());
+  EXPECT_GE(backend.memory().live_bytes(), 320000);
+  ASSERT_EQ(scheduler->Submit(large_inputs.work()), absl::OkStatus());
+  // 896 kB of inputs and two pages of outputs leave no more.
+  EXPECT_LE(backend.memory().live_bytes(), (1 << 20) - 896000);
+  EXPECT_EQ(large_inputs.AwaitStatus(), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace attnd::server
