@@ -1,0 +1,304 @@
+// The client against attnd in another process: many calls at once, cancelled
+// calls, and servers that stop, die and come back.
+
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/random/random.h"
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "attnd/client.h"
+#include "tests/integration/process.h"
+
+namespace attnd::client {
+namespace {
+
+using ::attnd::testing::ServerProcess;
+
+// A forward whose K and V are one row: O is V's row, whatever Q is. Its memory
+// goes with it.
+struct Example {
+  Example(int64_t tokens, int64_t dim) : q(tokens * dim), o(q.size(), -1) {
+    absl::BitGen rng;
+    for (float& x : q) x = absl::Uniform(rng, -1.0f, 1.0f);
+    for (int64_t i = 0; i < dim; ++i)
+      kv.push_back(absl::Uniform(rng, 0.f, 1.f));
+    call.q = {DType::kF32, {1, tokens, 1, dim}, q.data()};
+    call.k = call.v = {DType::kF32, {1, 1, 1, dim}, kv.data()};
+    call.o = {DType::kF32, {1, tokens, 1, dim}, o.data()};
+  }
+
+  void ExpectAnswered() const {
+    for (size_t i = 0; i < o.size(); ++i) {
+      ASSERT_EQ(o[i], kv[i % kv.size()]) << i;
+    }
+  }
+
+  std::vector<float> q, kv, o;
+  ForwardCall call;
+};
+
+// This process' threads; gRPC names its own, which come and go in pools of a
+// bounded size, and the others bear the program's name.
+struct Threads {
+  int all = 0;
+  int unnamed = 0;
+};
+Threads CountThreads() {
+  const auto name = [](const std::string& task) {
+    std::string line;
+    std::getline(std::ifstream("/proc/self/task/" + task + "/comm"), line);
+    return line;
+  };
+  const std::string own_name = name(std::to_string(getpid()));
+  Threads threads;
+  DIR* tasks = opendir("/proc/self/task");
+  while (const dirent* task = readdir(tasks)) {
+    if (task->d_name[0] == '.') continue;
+    ++threads.all;
+    threads.unnamed += name(task->d_name) == own_name;
+  }
+  closedir(tasks);
+  return threads;
+}
+
+class LiveServerTest : public ::testing::Test {
+ protected:
+  void Start(const ClientOptions& options = {},
+             const std::vector<std::string>& flags = {}) {
+    auto server = ServerProcess::Start(ATTND_BINARY, flags);
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    auto client = Client::Create(server_->tcp(), options);
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+    ExpectServes();
+  }
+
+  void ExpectServes() {
+    Example example(2, 4);
+    const auto report = client_->Forward(example.call, {absl::Seconds(60)});
+    ASSERT_TRUE(report.ok()) << report.status();
+    example.ExpectAnswered();
+  }
+
+  // The client goes first: its calls need the server to end.
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<Client> client_;
+};
+
+TEST_F(LiveServerTest, AThousandCallsInFlightAddNoThreads) {
+  constexpr int kCalls = 1000;
+  constexpr int kSpareGrpcThreads = 4;
+  Start();
+  // The first callback blocks the executor, so that no call is over before all
+  // are in flight; gRPC has then started what it needs.
+  const auto run = [this](int calls) {
+    std::vector<std::unique_ptr<Example>> examples;
+    for (int i = 0; i < calls; ++i) {
+      examples.push_back(std::make_unique<Example>(1 + i % 40, 64));
+    }
+    absl::Notification all_started;
+    absl::BlockingCounter answers(calls);
+    std::atomic<int> answered{0};
+    for (const auto& example : examples) {
+      client_->ForwardAsync(example->call, {absl::Seconds(120)},
+                            [&](absl::StatusOr<Report> report) {
+                              EXPECT_TRUE(report.ok()) << report.status();
+                              all_started.WaitForNotification();
+                              ++answered;
+                              answers.DecrementCount();
+                            });
+    }
+    EXPECT_EQ(answered, 0);
+    const Threads threads = CountThreads();
+    all_started.Notify();
+    answers.Wait();
+    for (const auto& example : examples) example->ExpectAnswered();
+    return threads;
+  };
+  const Threads few = run(8);
+  const Threads many = run(kCalls);
+  EXPECT_EQ(many.unnamed, few.unnamed);
+  EXPECT_LE(many.all, few.all + kSpareGrpcThreads);
+}
+
+TEST_F(LiveServerTest, CancelledCallsEndAndTheServerServesOn) {
+  Start();
+  absl::BlockingCounter ended(64);
+  std::atomic<int> cancelled{0};
+  std::vector<std::unique_ptr<Example>> examples(64);
+  for (int i = 0; i < 64; ++i) {
+    examples[i] = std::make_unique<Example>(1 << (i % 16), 16);
+    const auto cancel = client_->ForwardAsync(
+        examples[i]->call, {absl::Seconds(60)},
+        [&, &example = examples[i]](absl::StatusOr<Report> report) {
+          EXPECT_TRUE(report.ok() || absl::IsCancelled(report.status()))
+              << report.status();
+          cancelled += !report.ok();
+          example.reset();  // nobody may need it now
+          ended.DecrementCount();
+        });
+    cancel();
+  }
+  ended.Wait();
+  EXPECT_GT(cancelled, 0);
+  ExpectServes();
+}
+
+// A stopped server takes nothing more than the sockets' buffers hold: the
+// write is stuck, and no deadline ends that, only keepalive.
+class StoppedServerTest : public LiveServerTest {
+ protected:
+  static constexpr absl::Duration kDeadline = absl::Milliseconds(300);
+  static constexpr absl::Duration kKeepaliveTime = absl::Seconds(1);
+  static constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(1);
+
+  void StartWithKeepalive(int connections) {
+    ClientOptions options;
+    options.connections = connections;
+    options.keepalive_time = kKeepaliveTime;
+    options.keepalive_timeout = kKeepaliveTimeout;
+    Start(options);
+    // Every connection, before it is needed.
+    for (int i = 1; i < connections; ++i) ExpectServes();
+  }
+
+  void ExpectEndedInTime(absl::Time start, const absl::Status& status) {
+    EXPECT_LE(absl::Now() - start,
+              kDeadline + kKeepaliveTime + kKeepaliveTimeout);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status))
+        << status;
+  }
+
+  // Whatever was still being written to the server now goes on, if it may.
+  void Resume() {
+    server_->Signal(SIGCONT);
+    ExpectServes();
+  }
+};
+
+TEST_F(StoppedServerTest, SyncCallsEndAndLetGoOfTheirMemory) {
+  StartWithKeepalive(1);
+  for (int round = 0; round < 2; ++round) {
+    server_->Signal(SIGSTOP);
+    auto example = std::make_unique<Example>(1 << 14, 128);  // 8 MiB
+    const absl::Time start = absl::Now();
+    const auto report = client_->Forward(example->call, {kDeadline});
+    example.reset();
+    ExpectEndedInTime(start, report.status());
+    Resume();
+  }
+}
+
+TEST_F(StoppedServerTest, AsyncCallsEndAndLetGoOfTheirMemory) {
+  constexpr int kCalls = 12;
+  StartWithKeepalive(2);
+  std::vector<std::unique_ptr<Example>> examples;
+  for (int i = 0; i < kCalls; ++i) {
+    examples.push_back(std::make_unique<Example>(1 << 14, 128));  // 8 MiB
+  }
+  absl::BlockingCounter ended(kCalls);
+  for (int i = 0; i < kCalls; ++i) {
+    // Some are being uploaded, some wait behind them, some come later.
+    if (i == kCalls / 2) server_->Signal(SIGSTOP);
+    client_->ForwardAsync(examples[i]->call, {kDeadline},
+                          [this, &ended, &example = examples[i],
+                           start = absl::Now()](absl::StatusOr<Report> report) {
+                            example.reset();
+                            if (!report.ok())
+                              ExpectEndedInTime(start, report.status());
+                            ended.DecrementCount();
+                          });
+  }
+  ended.Wait();
+  Resume();
+}
+
+TEST_F(StoppedServerTest, DestructionWaitsForCallsNoLongerThanThat) {
+  StartWithKeepalive(1);
+  server_->Signal(SIGSTOP);
+  auto example = std::make_unique<Example>(1 << 14, 128);
+  bool done = false;
+  const absl::Time start = absl::Now();
+  client_->ForwardAsync(example->call, {kDeadline},
+                        [&](absl::StatusOr<Report> report) {
+                          example.reset();
+                          ExpectEndedInTime(start, report.status());
+                          done = true;
+                        });
+  client_.reset();
+  EXPECT_TRUE(done);
+}
+
+TEST_F(LiveServerTest, AServerThatDiesMidUploadIsUnavailable) {
+  ClientOptions options;
+  options.initial_backoff = absl::Milliseconds(1);
+  Start(options);
+  server_->Signal(SIGSTOP);
+  auto example = std::make_unique<Example>(1 << 14, 128);
+  absl::Notification ended;
+  std::optional<absl::StatusOr<Report>> result;
+  client_->ForwardAsync(example->call, {absl::Seconds(60)},
+                        [&](absl::StatusOr<Report> report) {
+                          example.reset();
+                          result = std::move(report);
+                          ended.Notify();
+                        });
+  server_->Signal(SIGKILL);
+  ended.WaitForNotification();
+  EXPECT_TRUE(absl::IsUnavailable(result->status())) << result->status();
+}
+
+// Two servers one after the other behind one address.
+TEST_F(LiveServerTest, RetriesRideOutARestart) {
+  const testing::TempFolder folder;
+  const std::string address = folder.File("attnd");
+  const auto point_address_at = [&](const ServerProcess& server) {
+    const std::string socket = server.unix_socket().substr(strlen("unix:"));
+    std::filesystem::create_symlink(socket, address + ".new");
+    std::filesystem::rename(address + ".new", address);
+  };
+  Start();
+  point_address_at(*server_);
+  ClientOptions options;
+  options.max_attempts = 10;
+  options.max_backoff = absl::Seconds(1);
+  const auto client = Client::Create("unix:" + address, options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  Example example(2, 4);
+  ASSERT_TRUE((*client)->Forward(example.call, {absl::Seconds(60)}).ok());
+
+  server_->Signal(SIGKILL);
+  ASSERT_TRUE(server_->Wait(absl::Seconds(30)).has_value());
+  example = Example(2, 4);
+  absl::Notification ended;
+  std::optional<absl::StatusOr<Report>> result;
+  (*client)->ForwardAsync(example.call, {absl::Seconds(60)},
+                          [&](absl::StatusOr<Report> report) {
+                            result = std::move(report);
+                            ended.Notify();
+                          });
+  Start();
+  point_address_at(*server_);
+  ended.WaitForNotification();
+  ASSERT_TRUE(result->ok()) << result->status();
+  EXPECT_GT((*result)->attempts, 1);
+  example.ExpectAnswered();
+}
+
+}  // namespace
+}  // namespace attnd::client
