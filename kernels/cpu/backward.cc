@@ -209,9 +209,11 @@ struct DkvBlock {
   float* lse = nullptr;
   float* bar = nullptr;
 
-  // Adds what rows [first, first + rows) of q head `head` give.
-  void AddRows(int64_t head, int64_t first, int64_t rows) const {
+  // Adds what rows [first, first + rows) of q head `head` give; rows up to
+  // `last` come next.
+  void AddRows(int64_t head, int64_t first, int64_t rows, int64_t last) const {
     const Problem& p = args.problem;
+    // Of the rows that come next it is not yet known whether they are empty.
     bool empty[kTileTokens];
     for (int64_t r = 0; r < rows; ++r) {
       const RowTerms terms = TermsOf(args, task.b, head, first + r);
@@ -221,9 +223,10 @@ struct DkvBlock {
     }
     const auto pack = [&](const ConstTensorView& view, int64_t dim, Tile to) {
       PackRows(
-          rows, dim, view.dtype,
+          rows, last - first, dim, view.dtype,
           [&](int64_t r) {
-            return empty[r] ? nullptr : RowAt(view, task.b, first + r, head);
+            return r < rows && empty[r] ? nullptr
+                                        : RowAt(view, task.b, first + r, head);
           },
           to);
     };
@@ -334,7 +337,8 @@ void RunDkvBlock(const BackwardArgs& args, const FlashTask& task,
   for (int64_t g = 0; g < p.group(); ++g) {
     for (int64_t row = rows.lo; row < rows.hi; row += kTileTokens) {
       if (p.cancel != nullptr && p.cancel->cancelled()) return;
-      block.AddRows(head + g, row, std::min(kTileTokens, rows.hi - row));
+      block.AddRows(head + g, row, std::min(kTileTokens, rows.hi - row),
+                    rows.hi);
     }
   }
   for (const Piece& piece : scratch.pieces) block.Store(piece);

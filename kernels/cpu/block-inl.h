@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/gemm-inl.h"
 #include "kernels/cpu/math-inl.h"
@@ -46,12 +47,24 @@ HWY_INLINE Tile TakeTile(Scratch& scratch, int64_t rows, int64_t columns) {
 }
 
 // Token i's row of `dim` elements to row i of `to` in f32, zeros up to the
-// next multiple of kLanes. row_of(i): const void*, null for a row of zeros.
+// next multiple of kLanes. row_of(i): const void*, null for a row of zeros;
+// defined for i < `known`, at least `tokens`. The rows of one head are often
+// far apart, a stride that no hardware prefetcher follows, so those that come
+// next are asked for early, the next tile's too.
 template <class RowOf>
-HWY_INLINE void PackRows(int64_t tokens, int64_t dim, DType dtype, RowOf row_of,
-                         Tile to) {
+HWY_INLINE void PackRows(int64_t tokens, int64_t known, int64_t dim,
+                         DType dtype, RowOf row_of, Tile to) {
+  constexpr int64_t kAhead = 16;  // tokens
+  constexpr int64_t kLine = 64;   // bytes
   const int64_t padded = RoundUpToLanes(dim);
+  const int64_t bytes = dim * SizeOf(dtype);
   for (int64_t i = 0; i < tokens; ++i) {
+    if (i + kAhead < known) {
+      const auto* ahead = static_cast<const std::byte*>(row_of(i + kAhead));
+      for (int64_t at = 0; ahead != nullptr && at < bytes; at += kLine) {
+        hwy::Prefetch(ahead + at);
+      }
+    }
     const void* from = row_of(i);
     LoadRow(from, dtype, from == nullptr ? 0 : dim, padded, to.row(i));
   }
@@ -217,11 +230,12 @@ class LaneRows {
 HWY_INLINE void PackKv(const Scratch& scratch,
                        ConstTensorView KvSegment::*which, int64_t kv_head,
                        int64_t dim, Tile to) {
+  const int64_t b = scratch.sequence.b();
   for (const Piece& piece : scratch.pieces) {
     const ConstTensorView& view = scratch.sequence.kv(piece.segment).*which;
-    const int64_t b = scratch.sequence.b();
     PackRows(
-        piece.count, dim, view.dtype,
+        piece.count, scratch.sequence.rows(piece.segment).columns - piece.first,
+        dim, view.dtype,
         [&](int64_t t) { return RowAt(view, b, piece.first + t, kv_head); },
         {to.row(piece.offset), to.stride});
   }

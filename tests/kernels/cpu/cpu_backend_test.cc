@@ -17,6 +17,15 @@ using testing::OnEveryTarget;
 using testing::ProblemOptions;
 using testing::RandomProblem;
 
+// How many random problems; sanitizers run tens of times slower.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kScale = 1;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr int kScale = 4;
+#else
+constexpr int kScale = 20;
+#endif
+
 class CpuBackendTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -47,7 +56,7 @@ class CpuBackendTest : public ::testing::Test {
 
 TEST_F(CpuBackendTest, ForwardIsAccurateOverTheContract) {
   OnEveryTarget([&] {
-    for (int seed = 0; seed < 400; ++seed) {
+    for (int seed = 0; seed < 20 * kScale; ++seed) {
       ASSERT_TRUE(Forward(RandomProblem(seed)));
     }
   });
@@ -55,7 +64,7 @@ TEST_F(CpuBackendTest, ForwardIsAccurateOverTheContract) {
 
 TEST_F(CpuBackendTest, BackwardIsAccurateOverTheContract) {
   OnEveryTarget([&] {
-    for (int seed = 0; seed < 400; ++seed) {
+    for (int seed = 0; seed < 20 * kScale; ++seed) {
       ASSERT_TRUE(Backward(RandomProblem(seed)));
     }
   });
@@ -69,7 +78,7 @@ TEST_F(CpuBackendTest, IsAccurateOverManyTiles) {
   options.max_kv_heads = 1;
   options.max_dim = 100;
   OnEveryTarget([&] {
-    for (int seed = 0; seed < 40; ++seed) {
+    for (int seed = 0; seed < 2 * kScale; ++seed) {
       const RandomProblem problem(seed, options);
       ASSERT_TRUE(Forward(problem));
       ASSERT_TRUE(Backward(problem));
@@ -82,7 +91,7 @@ TEST_F(CpuBackendTest, RunsTheReferenceAlgorithmsWhenAsked) {
        {Algorithm::kNaive, Algorithm::kOnlineSoftmax,
         Algorithm::kFlashAttention1, Algorithm::kFlashAttention2}) {
     const GroupOptions options{.algorithm = algorithm};
-    for (int seed = 0; seed < 40; ++seed) {
+    for (int seed = 0; seed < 2 * kScale; ++seed) {
       const RandomProblem problem(seed);
       ASSERT_TRUE(Forward(problem, options));
       ASSERT_TRUE(Backward(problem, options));
