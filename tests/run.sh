@@ -66,4 +66,4 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1 second_deadlock_stack=1 suppressions=$PWD/tests/tsan.supp}
 step "test ($preset)"
-ctest --preset "$preset" "${chosen[@]}" "$@"
+ctest --preset "$preset" -j "$jobs" "${chosen[@]}" "$@"
