@@ -161,6 +161,7 @@ class CpuStream : public Stream {
   void ReferenceForward(absl::Span<const ForwardArgs> group,
                         Algorithm algorithm) {
     for (const ForwardArgs& args : group) {
+      if (!HasOutputs(Op::kForward, args.problem)) continue;
       const int64_t heads = args.problem.q_heads;
       compute_.pool.ParallelFor(
           args.problem.batch * heads, [&](int64_t i, int) {
@@ -174,6 +175,7 @@ class CpuStream : public Stream {
   void ReferenceBackward(absl::Span<const BackwardArgs> group,
                          Algorithm algorithm) {
     for (const BackwardArgs& args : group) {
+      if (!HasOutputs(Op::kBackward, args.problem)) continue;
       const int64_t heads = args.problem.kv_heads;
       compute_.pool.ParallelFor(
           args.problem.batch * heads, [&](int64_t i, int) {

@@ -32,6 +32,10 @@ struct FlashTask {
   double flops = 0;
 };
 
+// Whether the problem has any output element; without one a batch may be of
+// any size at no cost to whoever asks.
+bool HasOutputs(Op op, const Problem& problem);
+
 // Tasks of a whole group, those that take longest first.
 std::vector<FlashTask> PlanForward(absl::Span<const ForwardArgs> group);
 std::vector<FlashTask> PlanBackward(absl::Span<const BackwardArgs> group);

@@ -102,11 +102,20 @@ void ClearTokens(const TensorView& view, int64_t b, int64_t first, int64_t last,
 
 }  // namespace
 
+bool HasOutputs(Op op, const Problem& p) {
+  if (p.batch == 0 || p.q_heads == 0) return false;
+  if (p.q_len > 0) return true;
+  return op == Op::kBackward &&
+         std::any_of(p.kv.begin(), p.kv.end(),
+                     [](const KvSegment& s) { return s.len > 0; });
+}
+
 std::vector<FlashTask> PlanForward(absl::Span<const ForwardArgs> group) {
   std::vector<FlashTask> tasks;
   Sequence sequence;
   for (size_t i = 0; i < group.size(); ++i) {
     const Problem& p = group[i].problem;
+    if (!HasOutputs(Op::kForward, p)) continue;
     FlashTask task;
     task.problem = static_cast<int64_t>(i);
     for (task.b = 0; task.b < p.batch; ++task.b) {
@@ -129,6 +138,7 @@ std::vector<FlashTask> PlanBackward(absl::Span<const BackwardArgs> group) {
   Sequence sequence;
   for (size_t i = 0; i < group.size(); ++i) {
     const Problem& p = group[i].problem;
+    if (!HasOutputs(Op::kBackward, p)) continue;
     bool dkv = false;
     for (const KvSegment& s : p.kv) dkv = dkv || s.dk || s.dv;
     FlashTask task;
@@ -184,8 +194,11 @@ int64_t FlashScratchBytes(const Problem& p, int threads) {
   const double tasks = blocks * p.batch * p.q_heads + p.batch;
   // At most two tiles of lane tokens and one of stream tokens for each of the
   // two dims, and three tiles of scores.
+  const double rows = static_cast<double>(tokens) * p.group();
   const int64_t lanes =
-      std::min(kMaxLaneTokens, CeilDiv(std::max(tokens, p.group()), 16) * 16);
+      CeilDiv(static_cast<int64_t>(std::min<double>(kMaxLaneTokens, rows)),
+              16) *
+      16;
   const int64_t stream = std::min(kTileTokens, tokens);
   const int64_t dims = TileStride(p.head_dim) + TileStride(p.value_dim);
   const int64_t floats =

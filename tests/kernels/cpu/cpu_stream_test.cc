@@ -175,6 +175,20 @@ TEST_F(CpuStreamTest, ACancelledProblemLeavesItsGroupAlone) {
   for (float lse : other.lse) ASSERT_NEAR(lse, std::log(2000.0), 1e-5);
 }
 
+TEST_F(CpuStreamTest, AHugeBatchOfNothingCostsNothing) {
+  // Sized so that a few cycles for each sequence would be minutes.
+  ForwardArgs args;
+  args.problem.batch = int64_t{1} << 31;
+  args.problem.q_heads = args.problem.kv_heads = 1;
+  args.problem.head_dim = args.problem.value_dim = 64;
+  BackwardArgs backward;
+  backward.problem = args.problem;
+  for (Algorithm algorithm : {Algorithm::kAuto, Algorithm::kNaive}) {
+    EXPECT_TRUE(stream_->Forward({&args, 1}, {algorithm}).ok());
+    EXPECT_TRUE(stream_->Backward({&backward, 1}, {algorithm}).ok());
+  }
+}
+
 TEST_F(CpuStreamTest, SeveralStreamsComputeAtOnce) {
   std::vector<std::thread> lanes;
   for (int lane = 0; lane < 3; ++lane) {
