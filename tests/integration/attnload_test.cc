@@ -1,12 +1,8 @@
 // attnload's load on a real server: what it sees of a stall, and that both
 // count the same.
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <map>
@@ -22,6 +18,7 @@
 #include "attnd/client.h"
 #include "client/attnload/load.h"
 #include "server/server.h"
+#include "tests/integration/http_get.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/slow_backend.h"
 
@@ -90,26 +87,6 @@ TEST(Attnload, OpenLoopShowsAServersStall) {
   EXPECT_LT(results.latency.Quantile(0.5), absl::Milliseconds(500));
 }
 
-// The body of GET /metrics.
-std::string Scrape(int port) {
-  const int s = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(uint16_t(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(connect(s, reinterpret_cast<sockaddr*>(&address), sizeof address),
-            0);
-  const std::string request =
-      "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-  EXPECT_EQ(write(s, request.data(), request.size()), ssize_t(request.size()));
-  std::string answer;
-  char buffer[4096];
-  ssize_t n;
-  while ((n = read(s, buffer, sizeof buffer)) > 0) answer.append(buffer, n);
-  close(s);
-  return answer;
-}
-
 // attnd_requests_total of Forward and Backward, by code, where not 0.
 std::map<std::string, int64_t> RequestsByCode(const std::string& metrics) {
   std::map<std::string, int64_t> by_code;
@@ -159,7 +136,8 @@ TEST(Attnload, CountsWhatTheServersMetricsCount) {
   std::map<std::string, int64_t> theirs;
   const absl::Time give_up = absl::Now() + absl::Seconds(10);
   while (theirs != ours && absl::Now() < give_up) {
-    theirs = RequestsByCode(Scrape(server->metrics_port()));
+    theirs =
+        RequestsByCode(testing::HttpGet(server->metrics_port(), "/metrics"));
   }
   EXPECT_EQ(theirs, ours);
 }
