@@ -5,6 +5,7 @@
 #include <mutex>
 #include <utility>
 
+#include "grpc/grpc.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/grpc_bytes.h"
 #include "proto/grpc_status.h"
@@ -123,6 +124,9 @@ grpc::ChannelArguments Arguments(const ClientOptions& options, int connection) {
 
 GrpcTransport::GrpcTransport(const std::string& target,
                              const ClientOptions& options) {
+  // Keeps gRPC up until the process ends. Otherwise the last channel to go
+  // shuts it down, which after a write that got stuck takes up to 10 s.
+  [[maybe_unused]] static const bool initialized = (grpc_init(), true);
   for (int i = 0; i < options.connections; ++i) {
     stubs_.push_back(std::make_unique<Stub>(grpc::CreateCustomChannel(
         target, grpc::InsecureChannelCredentials(), Arguments(options, i))));
