@@ -14,22 +14,29 @@ void RoundAll(std::optional<DType> dtype, Matrix<T>& m) {
     for (int64_t j = 0; j < m.cols(); ++j) m[i][j] = RoundTo(*dtype, m[i][j]);
 }
 
-// C += A B. Zeros are skipped: what a mask hides must not reach a sum as
-// 0 * NaN.
+// C += A B; false: cancelled. Zeros are skipped: what a mask hides must not
+// reach a sum as 0 * NaN.
 template <typename T>
-void AddProduct(const Matrix<T>& a, const Matrix<T>& b, Matrix<T>& c) {
-  for (int64_t i = 0; i < a.rows(); ++i)
+bool AddProduct(const Head<T>& head, const Matrix<T>& a, const Matrix<T>& b,
+                Matrix<T>& c) {
+  for (int64_t i = 0; i < a.rows(); ++i) {
+    if (head.cancelled()) return false;
     for (int64_t j = 0; j < a.cols(); ++j)
       if (a[i][j] != 0) Axpy(a[i][j], b[j], b.cols(), c[i]);
+  }
+  return true;
 }
 
-// C += A^T B
+// C += A^T B; false: cancelled.
 template <typename T>
-void AddTransposedProduct(const Matrix<T>& a, const Matrix<T>& b,
-                          Matrix<T>& c) {
-  for (int64_t i = 0; i < a.rows(); ++i)
+bool AddTransposedProduct(const Head<T>& head, const Matrix<T>& a,
+                          const Matrix<T>& b, Matrix<T>& c) {
+  for (int64_t i = 0; i < a.rows(); ++i) {
+    if (head.cancelled()) return false;
     for (int64_t j = 0; j < a.cols(); ++j)
       if (a[i][j] != 0) Axpy(a[i][j], b[i], b.cols(), c[j]);
+  }
+  return true;
 }
 
 }  // namespace
@@ -62,8 +69,7 @@ bool NaiveForward(const Head<T>& head, std::optional<DType> round_to,
     out.lse[i] = SoftmaxThreePass(p.cols(), p[i]);
   }
   RoundAll(round_to, p);
-  AddProduct(p, head.v(), out.o);  // (E6)
-  return !head.cancelled();
+  return AddProduct(head, p, head.v(), out.o);  // (E6)
 }
 
 template <typename T>
@@ -90,12 +96,9 @@ bool NaiveBackward(const Head<T>& head, std::optional<DType> round_to,
   }
   RoundAll(round_to, p);
   RoundAll(round_to, ds);
-  AddTransposedProduct(p, in.d_o, out.dv);  // (E13)
-  if (head.cancelled()) return false;
-  AddProduct(ds, head.k(), out.dq);  // (E17)
-  if (head.cancelled()) return false;
-  AddTransposedProduct(ds, head.q(), out.dk);  // (E18)
-  return true;
+  return AddTransposedProduct(head, p, in.d_o, out.dv) &&   // (E13)
+         AddProduct(head, ds, head.k(), out.dq) &&          // (E17)
+         AddTransposedProduct(head, ds, head.q(), out.dk);  // (E18)
 }
 
 template float SoftmaxThreePass(int64_t, float*);
