@@ -19,6 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "tests/integration/http_get.h"
 
 namespace attnd::testing {
 namespace {
@@ -116,6 +117,14 @@ std::string ServerProcess::unix_socket() const {
 }
 
 std::string ServerProcess::log() const { return ReadFile(folder_.File("log")); }
+
+std::string ServerProcess::Metrics() const {
+  constexpr absl::string_view kAddress = "metrics on http://127.0.0.1:";
+  const std::string all = log();
+  const size_t at = all.find(kAddress.data());
+  if (at == std::string::npos) return "";
+  return HttpGet(std::atoi(all.c_str() + at + kAddress.size()), "/metrics");
+}
 
 void ServerProcess::Signal(int signal) const { kill(pid_, signal); }
 

@@ -49,6 +49,8 @@ class ServerProcess {
   std::string unix_socket() const;          // "unix:/..."
   std::string log() const;                  // its stderr so far
   Usage usage() const;
+  // What it says to Prometheus; it was started with --metrics_port=0.
+  std::string Metrics() const;
 
   void Signal(int signal) const;
   // Its exit status (128 + signal when killed), or nothing by `timeout`.

@@ -1,6 +1,5 @@
 // What 20,000 mixed requests leave behind.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -8,15 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/mixed_load.h"
 #include "tests/integration/process.h"
-#include "tests/integration/rpc.h"
 
 namespace attnd::testing {
 namespace {
@@ -37,23 +33,11 @@ std::string Text(const Usage& usage) {
 
 class Soak {
  public:
-  static constexpr char kMetrics[] = "metrics on http://127.0.0.1:";
-
   explicit Soak(const std::string& binary) {
     auto process = ServerProcess::Start(
         binary, {"--memory_limit=256MiB", "--metrics_port=0"});
     EXPECT_TRUE(process.ok()) << process.status();
     process_ = *std::move(process);
-    const std::string log = process_->log();
-    const size_t at = log.find(kMetrics);
-    EXPECT_NE(at, std::string::npos) << log;
-    EXPECT_TRUE(
-        absl::SimpleAtoi(absl::string_view(log)
-                             .substr(at + sizeof(kMetrics) - 1)
-                             .substr(0, log.find('/', at + sizeof(kMetrics)) -
-                                            at - sizeof(kMetrics) + 1),
-                         &metrics_port_))
-        << log;
   }
 
   // Idle, after every part has been used once.
@@ -101,9 +85,7 @@ class Soak {
     return usage;
   }
   double AccountBytes() {
-    return MetricValue(HttpGet(metrics_port_, "/metrics"),
-                       "attnd_account_bytes")
-        .value_or(-1);
+    return MetricValue(process_->Metrics(), "attnd_account_bytes").value_or(-1);
   }
   int64_t growth() const {
     return late_.resident_bytes - early_.resident_bytes;
@@ -128,7 +110,6 @@ class Soak {
   }
 
   std::unique_ptr<ServerProcess> process_;
-  int metrics_port_ = 0;
   Usage idle_, early_, late_;
 };
 

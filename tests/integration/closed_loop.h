@@ -1,0 +1,55 @@
+#ifndef ATTND_TESTS_INTEGRATION_CLOSED_LOOP_H_
+#define ATTND_TESTS_INTEGRATION_CLOSED_LOOP_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "attn/v1/attention.grpc.pb.h"
+
+namespace attnd::testing {
+
+// A client that saturates: `at_once` calls on each of `connections`, each
+// followed by the next until Stop or until it fails.
+class ClosedLoop {
+ public:
+  ClosedLoop(const std::string& target, int connections, int at_once,
+             attn::v1::ForwardRequest request);
+  ~ClosedLoop() { Stop(); }
+
+  // Waits for the calls in flight.
+  void Stop();
+
+  int64_t ok() const { return ok_; }
+  int64_t failed() const { return failed_; }
+  // Waits until this many have succeeded, or all have failed.
+  void AwaitOk(int64_t calls);
+
+ private:
+  struct Call;
+  void Next(attn::v1::AttentionService::Stub& stub);
+
+  const attn::v1::ForwardRequest request_;
+  std::vector<std::unique_ptr<attn::v1::AttentionService::Stub>> stubs_;
+  std::atomic<int64_t> ok_{0}, failed_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int running_ = 0;
+  bool stopped_ = false;
+};
+
+// Latencies of `calls` calls, one after another, sorted.
+std::vector<absl::Duration> Latencies(const std::string& target,
+                                      const attn::v1::ForwardRequest& request,
+                                      int calls);
+// Of sorted durations.
+absl::Duration Quantile(const std::vector<absl::Duration>& sorted, double q);
+
+}  // namespace attnd::testing
+
+#endif  // ATTND_TESTS_INTEGRATION_CLOSED_LOOP_H_
