@@ -40,12 +40,15 @@ bool HasOutputs(Op op, const Problem& problem);
 std::vector<FlashTask> PlanForward(absl::Span<const ForwardArgs> group);
 std::vector<FlashTask> PlanBackward(absl::Span<const BackwardArgs> group);
 
-// Runs one task. Returns early, with its outputs undefined, once the problem
-// is cancelled. Thread-safe as long as each thread has a Scratch of its own.
+// Runs one task of the kind in its name. Returns early, with its outputs
+// undefined, once the problem is cancelled. Thread-safe as long as each thread
+// has a Scratch of its own.
 void RunFlashForward(const ForwardArgs& args, const FlashTask& task,
                      Scratch& scratch);
-void RunFlashBackward(const BackwardArgs& args, const FlashTask& task,
-                      Scratch& scratch);
+void RunFlashDq(const BackwardArgs& args, const FlashTask& task,
+                Scratch& scratch);
+void RunFlashDkv(const BackwardArgs& args, const FlashTask& task,
+                 Scratch& scratch);
 
 // Zeros (and -inf for LSE) past the sequence's lengths.
 void ClearForward(const ForwardArgs& args, const FlashTask& task);

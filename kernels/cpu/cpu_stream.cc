@@ -1,0 +1,163 @@
+#include "kernels/cpu/cpu_stream.h"
+
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/head_slice.h"
+#include "kernels/reference/reference.h"
+
+namespace attnd {
+namespace {
+
+// Work that one thread ends sooner than another could take part: some tens of
+// microseconds.
+constexpr double kInlineFlops = 2e6;
+
+// Adds the time it lives.
+class ScopedTimer {
+ public:
+  explicit ScopedTimer(absl::Duration& total) : total_(total) {}
+  ~ScopedTimer() { total_ += absl::FromChrono(Clock::now() - start_); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  absl::Duration& total_;
+  const Clock::time_point start_ = Clock::now();
+};
+
+bool Cancelled(const Problem& p) {
+  return p.cancel != nullptr && p.cancel->cancelled();
+}
+
+double TotalFlops(const std::vector<FlashTask>& tasks) {
+  double flops = 0;
+  for (const FlashTask& task : tasks) flops += task.flops;
+  return flops;
+}
+
+}  // namespace
+
+absl::StatusOr<std::byte*> CpuStream::Allocate(int64_t bytes) {
+  std::byte* memory = arena_.Allocate(bytes);
+  if (memory == nullptr) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", bytes, " bytes of input"));
+  }
+  return memory;
+}
+
+absl::StatusOr<std::byte*> CpuStream::MapOutput(HostSpan host) {
+  return host.data();
+}
+
+absl::Status CpuStream::Upload(absl::Span<const ConstHostSpan> from,
+                               std::byte* to) {
+  const ScopedTimer timer(times_.upload);
+  for (const ConstHostSpan& span : from) {
+    if (span.empty()) continue;
+    std::memcpy(to, span.data(), span.size());
+    to += span.size();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuStream::Forward(absl::Span<const ForwardArgs> group,
+                                const GroupOptions& options) {
+  const ScopedTimer timer(times_.compute);
+  if (options.algorithm == Algorithm::kAuto) {
+    FlashForward(group);
+  } else {
+    ReferenceForward(group, options.algorithm);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuStream::Backward(absl::Span<const BackwardArgs> group,
+                                 const GroupOptions& options) {
+  const ScopedTimer timer(times_.compute);
+  if (options.algorithm == Algorithm::kAuto) {
+    FlashBackward(group);
+  } else {
+    ReferenceBackward(group, options.algorithm);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuStream::Download(const std::byte*, HostSpan) {
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PhaseTimes> CpuStream::Wait() {
+  return std::exchange(times_, PhaseTimes());
+}
+
+template <class RunTask>
+void CpuStream::RunFlash(const std::vector<FlashTask>& tasks, RunTask run) {
+  if (TotalFlops(tasks) <= kInlineFlops) {
+    for (const FlashTask& task : tasks) run(task, scratch_);
+    return;
+  }
+  compute_.pool.ParallelFor(
+      static_cast<int64_t>(tasks.size()),
+      [&](int64_t i, int worker) { run(tasks[i], compute_.scratch[worker]); });
+}
+
+void CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
+  RunFlash(PlanForward(group), [&](const FlashTask& task, Scratch& scratch) {
+    const ForwardArgs& args = group[task.problem];
+    if (Cancelled(args.problem)) return;
+    if (task.kind == FlashTask::Kind::kEmpty) {
+      ClearForward(args, task);
+    } else {
+      RunFlashForward(args, task, scratch);
+    }
+  });
+}
+
+void CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
+  RunFlash(PlanBackward(group), [&](const FlashTask& task, Scratch& scratch) {
+    const BackwardArgs& args = group[task.problem];
+    if (Cancelled(args.problem)) return;
+    switch (task.kind) {
+      case FlashTask::Kind::kDq:
+        return RunFlashDq(args, task, scratch);
+      case FlashTask::Kind::kDkv:
+        return RunFlashDkv(args, task, scratch);
+      case FlashTask::Kind::kForward:
+      case FlashTask::Kind::kEmpty:
+        return ClearBackward(args, task);
+    }
+  });
+}
+
+// The reference's only error is CANCELLED, which leaves the outputs undefined
+// and the device as it was.
+void CpuStream::ReferenceForward(absl::Span<const ForwardArgs> group,
+                                 Algorithm algorithm) {
+  for (const ForwardArgs& args : group) {
+    if (!HasOutputs(Op::kForward, args.problem)) continue;
+    const int64_t heads = args.problem.q_heads;
+    compute_.pool.ParallelFor(args.problem.batch * heads, [&](int64_t i, int) {
+      if (Cancelled(args.problem)) return;
+      const HeadSlice slice(args, i / heads, i % heads);
+      reference::Forward(slice.forward(), algorithm).IgnoreError();
+    });
+  }
+}
+
+void CpuStream::ReferenceBackward(absl::Span<const BackwardArgs> group,
+                                  Algorithm algorithm) {
+  for (const BackwardArgs& args : group) {
+    if (!HasOutputs(Op::kBackward, args.problem)) continue;
+    const int64_t heads = args.problem.kv_heads;
+    compute_.pool.ParallelFor(args.problem.batch * heads, [&](int64_t i, int) {
+      if (Cancelled(args.problem)) return;
+      const HeadSlice slice(args, i / heads, i % heads);
+      reference::Backward(slice.backward(), algorithm).IgnoreError();
+    });
+  }
+}
+
+}  // namespace attnd

@@ -1,0 +1,65 @@
+#ifndef ATTND_KERNELS_CPU_CPU_STREAM_H_
+#define ATTND_KERNELS_CPU_CPU_STREAM_H_
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/aligned_memory.h"
+#include "kernels/cpu/flash.h"
+#include "kernels/cpu/thread_pool.h"
+
+namespace attnd {
+
+// What all streams of a backend share. Thread-safe.
+struct CpuCompute {
+  explicit CpuCompute(int threads) : scratch(threads), pool(threads) {}
+
+  std::vector<Scratch> scratch;  // by worker of the pool
+  ThreadPool pool;
+};
+
+// Work happens inside the calls, none is left for Wait.
+class CpuStream : public Stream {
+ public:
+  // `compute` must outlive it. Keeps up to `retained_bytes` of input memory
+  // between batches.
+  CpuStream(CpuCompute& compute, int64_t retained_bytes)
+      : compute_(compute), arena_(retained_bytes) {}
+
+  // False when there was no memory; then nothing else may be called.
+  bool ok() const { return scratch_.ok(); }
+
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
+  absl::StatusOr<std::byte*> MapOutput(HostSpan host) override;
+  absl::Status Upload(absl::Span<const ConstHostSpan> from,
+                      std::byte* to) override;
+  absl::Status Forward(absl::Span<const ForwardArgs> group,
+                       const GroupOptions& options) override;
+  absl::Status Backward(absl::Span<const BackwardArgs> group,
+                        const GroupOptions& options) override;
+  absl::Status Download(const std::byte* from, HostSpan to) override;
+  absl::StatusOr<PhaseTimes> Wait() override;
+  void Reset() override { arena_.Reset(); }
+
+ private:
+  // Runs tasks on the pool, or here if they are over before it wakes up.
+  template <class RunTask>
+  void RunFlash(const std::vector<FlashTask>& tasks, RunTask run);
+  void FlashForward(absl::Span<const ForwardArgs> group);
+  void FlashBackward(absl::Span<const BackwardArgs> group);
+  void ReferenceForward(absl::Span<const ForwardArgs> group,
+                        Algorithm algorithm);
+  void ReferenceBackward(absl::Span<const BackwardArgs> group,
+                         Algorithm algorithm);
+
+  CpuCompute& compute_;
+  Arena arena_;
+  Scratch scratch_;  // of the calling thread
+  PhaseTimes times_;
+};
+
+}  // namespace attnd
+
+#endif  // ATTND_KERNELS_CPU_CPU_STREAM_H_
