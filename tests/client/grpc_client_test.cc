@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <numeric>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,9 @@
 #include "absl/synchronization/notification.h"
 #include "attn/v1/attention.grpc.pb.h"
 #include "attnd/client.h"
+#include "kernels/field_error.h"
+#include "proto/grpc_status.h"
+#include "proto/status.h"
 
 namespace attnd::client {
 namespace {
@@ -27,8 +32,15 @@ class EchoService final : public v1::AttentionService::CallbackService {
   grpc::ServerUnaryReactor* Forward(grpc::CallbackServerContext* context,
                                     const v1::ForwardRequest* request,
                                     v1::ForwardResponse* response) override {
-    ++calls;
-    last_deadline = context->deadline();
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      peers.insert(context->peer());
+    }
+    if (!failure.ok()) {
+      grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+      reactor->Finish(wire::ToGrpcStatus(failure));
+      return reactor;
+    }
     if (request->o().want()) *response->mutable_o() = request->q();
     if (request->lse().want()) {
       v1::Tensor& lse = *response->mutable_lse();
@@ -38,14 +50,16 @@ class EchoService final : public v1::AttentionService::CallbackService {
       std::iota(values.begin(), values.end(), 1.0f);
       lse.set_data(values.data(), values.size() * sizeof(float));
     }
-    response->mutable_report()->set_device("echo");
+    response->mutable_report()->set_device("echo" + padding);
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(grpc::Status::OK);
     return reactor;
   }
 
-  std::atomic<int> calls{0};
-  std::atomic<std::chrono::system_clock::time_point> last_deadline;
+  std::mutex mutex;
+  std::set<std::string> peers;
+  absl::Status failure;  // of every call, when not OK
+  std::string padding;   // makes responses longer
 };
 
 class GrpcClientTest : public ::testing::Test {
@@ -95,6 +109,47 @@ TEST_F(GrpcClientTest, ForwardBringsOutputsIntoTheCallersMemory) {
     EXPECT_EQ(report->attempts, 1);
     EXPECT_GT(report->total, absl::ZeroDuration());
   }
+}
+
+TEST_F(GrpcClientTest, ConnectionsAreDistinctAndTakenInTurn) {
+  ClientOptions options;
+  options.connections = 3;
+  auto client = Client::Create(target_, options);
+  // Another client shares none of them.
+  auto other = Client::Create(target_);
+  ASSERT_TRUE(client.ok() && other.ok());
+  Example example(5);
+  for (int i = 0; i < 9; ++i) {
+    ASSERT_TRUE((*client)->Forward(example.call, {absl::Seconds(30)}).ok());
+  }
+  EXPECT_EQ(service_.peers.size(), 3);
+  ASSERT_TRUE((*other)->Forward(example.call, {absl::Seconds(30)}).ok());
+  EXPECT_EQ(service_.peers.size(), 4);
+}
+
+TEST_F(GrpcClientTest, TheServersStatusArrivesWithItsDetails) {
+  service_.failure = FieldError("k.shape", "is odd");
+  auto client = Client::Create(target_);
+  ASSERT_TRUE(client.ok()) << client.status();
+  Example example(5);
+  const auto report = (*client)->Forward(example.call, {absl::Seconds(30)});
+  EXPECT_EQ(report.status(), service_.failure);
+  ASSERT_EQ(wire::FieldViolations(report.status()).size(), 1);
+  EXPECT_EQ(wire::FieldViolations(report.status())[0].field, "k.shape");
+}
+
+TEST_F(GrpcClientTest, AResponseOverTheLimitIsRefusedAndNotTriedAgain) {
+  ClientOptions options;
+  options.max_message_bytes = 1000;
+  auto client = Client::Create(target_, options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  Example example(8);
+  example.call.k = example.call.v = {};
+  example.call.o = {};
+  ASSERT_LT(example.q.size() * sizeof(float), 1000);
+  service_.padding.assign(2000, 'x');
+  const auto report = (*client)->Forward(example.call, {absl::Seconds(30)});
+  EXPECT_TRUE(absl::IsResourceExhausted(report.status())) << report.status();
 }
 
 TEST_F(GrpcClientTest, NoServerIsUnavailableAfterEveryAttempt) {

@@ -99,7 +99,8 @@ struct BackwardCall {
 };
 
 struct CallOptions {
-  // The whole call, retries included, ends by then.
+  // The whole call, retries included, ends by then; see also
+  // ClientOptions::keepalive_time.
   absl::Duration timeout = absl::InfiniteDuration();
   Priority priority = Priority::kNormal;
 };
@@ -151,16 +152,18 @@ struct ClientOptions {
   int max_attempts = 4;
   absl::Duration initial_backoff = absl::Milliseconds(50);
   absl::Duration max_backoff = absl::Seconds(5);
-  // Retries may not exceed this share of recent calls.
+  // Retries may not exceed this share of recent calls, after a first allowance
+  // of ten.
   double retry_budget = 0.2;
   // Performance.
+  // Calls take turns on them; each carries 1 to 3 GB/s.
   int connections = 1;
   int executor_threads = 1;  // they run asynchronous callbacks
 
   absl::Status Validate() const;
 };
 
-// Thread-safe. Destruction waits for its calls.
+// Thread-safe. Destruction waits for its calls, so never from a callback.
 //
 // Every call returns the server's status, or: INVALID_ARGUMENT (naming the
 // field) when the call's tensors disagree with their sizes or are too large to
