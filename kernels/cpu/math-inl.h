@@ -6,6 +6,8 @@
 #define ATTND_KERNELS_CPU_MATH_INL_H_
 #endif
 
+#include <limits>
+
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();

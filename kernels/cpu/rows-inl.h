@@ -22,6 +22,15 @@ namespace attnd {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Where it is emulated, releases of Highway differ in rounding, infinities and
+// NaN.
+#undef ATTND_F16_IN_HARDWARE
+#if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2) || HWY_ARCH_ARM_A64
+#define ATTND_F16_IN_HARDWARE 1
+#else
+#define ATTND_F16_IN_HARDWARE 0
+#endif
+
 // One vector of f32 from elements of each type.
 struct FromF32 {
   using T = float;
@@ -32,12 +41,14 @@ struct FromF32 {
 struct FromF16 {
   using T = uint16_t;
   HWY_INLINE Vf operator()(const T* from) const {
-#if HWY_TARGET == HWY_SCALAR
-    return hn::Set(F32(), F16ToFloat(*from));
-#else
+#if ATTND_F16_IN_HARDWARE
     const hn::Rebind<T, F32> du;
     const hn::Rebind<hwy::float16_t, F32> dh;
     return hn::PromoteTo(F32(), hn::BitCast(dh, hn::LoadU(du, from)));
+#else
+    HWY_ALIGN float lanes[kLanes];
+    for (int64_t i = 0; i < kLanes; ++i) lanes[i] = F16ToFloat(from[i]);
+    return hn::Load(F32(), lanes);
 #endif
   }
 };
@@ -59,12 +70,14 @@ struct ToF32 {
 struct ToF16 {
   using T = uint16_t;
   HWY_INLINE void operator()(Vf v, T* to) const {
-#if HWY_TARGET == HWY_SCALAR
-    *to = FloatToF16(hn::GetLane(v));
-#else
+#if ATTND_F16_IN_HARDWARE
     const hn::Rebind<T, F32> du;
     const hn::Rebind<hwy::float16_t, F32> dh;
     hn::StoreU(hn::BitCast(du, hn::DemoteTo(dh, v)), du, to);
+#else
+    HWY_ALIGN float lanes[kLanes];
+    hn::Store(v, F32(), lanes);
+    for (int64_t i = 0; i < kLanes; ++i) to[i] = FloatToF16(lanes[i]);
 #endif
   }
 };
