@@ -14,6 +14,8 @@ namespace {
 // Work that one thread ends sooner than another could take part: some tens of
 // microseconds.
 constexpr double kInlineFlops = 2e6;
+// Work of some milliseconds, in which the caller takes part.
+constexpr double kHelpFlops = 1e9;
 
 // Adds the time it lives.
 class ScopedTimer {
@@ -95,13 +97,18 @@ absl::StatusOr<PhaseTimes> CpuStream::Wait() {
 
 template <class RunTask>
 void CpuStream::RunFlash(const std::vector<FlashTask>& tasks, RunTask run) {
-  if (TotalFlops(tasks) <= kInlineFlops) {
+  const double flops = TotalFlops(tasks);
+  if (flops <= kInlineFlops) {
     for (const FlashTask& task : tasks) run(task, scratch_);
     return;
   }
-  compute_.pool.ParallelFor(
-      static_cast<int64_t>(tasks.size()),
-      [&](int64_t i, int worker) { run(tasks[i], compute_.scratch[worker]); });
+  ThreadPool& pool = compute_.pool;
+  pool.ParallelFor(static_cast<int64_t>(tasks.size()), flops <= kHelpFlops,
+                   [&](int64_t i, int worker) {
+                     run(tasks[i], worker == pool.threads()
+                                       ? scratch_
+                                       : compute_.scratch[worker]);
+                   });
 }
 
 void CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
@@ -139,11 +146,12 @@ void CpuStream::ReferenceForward(absl::Span<const ForwardArgs> group,
   for (const ForwardArgs& args : group) {
     if (!HasOutputs(Op::kForward, args.problem)) continue;
     const int64_t heads = args.problem.q_heads;
-    compute_.pool.ParallelFor(args.problem.batch * heads, [&](int64_t i, int) {
+    const auto run = [&](int64_t i, int) {
       if (Cancelled(args.problem)) return;
       const HeadSlice slice(args, i / heads, i % heads);
       reference::Forward(slice.forward(), algorithm).IgnoreError();
-    });
+    };
+    compute_.pool.ParallelFor(args.problem.batch * heads, false, run);
   }
 }
 
@@ -152,11 +160,12 @@ void CpuStream::ReferenceBackward(absl::Span<const BackwardArgs> group,
   for (const BackwardArgs& args : group) {
     if (!HasOutputs(Op::kBackward, args.problem)) continue;
     const int64_t heads = args.problem.kv_heads;
-    compute_.pool.ParallelFor(args.problem.batch * heads, [&](int64_t i, int) {
+    const auto run = [&](int64_t i, int) {
       if (Cancelled(args.problem)) return;
       const HeadSlice slice(args, i / heads, i % heads);
       reference::Backward(slice.backward(), algorithm).IgnoreError();
-    });
+    };
+    compute_.pool.ParallelFor(args.problem.batch * heads, false, run);
   }
 }
 

@@ -19,8 +19,9 @@ namespace attnd {
 // Thread-safe.
 class ThreadPool {
  public:
-  // `task` in [0, tasks); `worker` in [0, threads()): no two tasks run at once
-  // with the same worker.
+  // `task` in [0, tasks); `worker` in [0, threads()), or threads() on the
+  // thread that called: no two tasks of a job, or of the pool's own threads,
+  // run at once with the same worker.
   using Task = absl::FunctionRef<void(int64_t task, int worker)>;
 
   // Starts `threads` >= 1 threads. They run at a slightly lower priority than
@@ -36,7 +37,11 @@ class ThreadPool {
 
   // Runs every task once, started in ascending order, and returns when all
   // have ended. Must not be called from a task.
-  void ParallelFor(int64_t tasks, Task run);
+  //
+  // With `help` the caller takes tasks too: a short job then never waits for
+  // the tasks of a long one to end before it begins. A long job should not: its
+  // caller would compete with the threads that talk to clients.
+  void ParallelFor(int64_t tasks, bool help, Task run);
 
  private:
   struct Job {
@@ -48,6 +53,8 @@ class ThreadPool {
   };
 
   void Work(int worker);
+  // Takes the job's next task and runs it unlocked.
+  void RunOne(Job& job, int worker, std::unique_lock<std::mutex>& lock);
 
   std::mutex mutex_;
   std::condition_variable work_;

@@ -18,21 +18,21 @@ TEST(ThreadPoolTest, RunsEveryTaskOnce) {
   for (int threads : {1, 2, 3, 7}) {
     ThreadPool pool(threads);
     std::vector<int> runs(1000, 0);  // a task touches only its own
-    pool.ParallelFor(1000, [&](int64_t task, int) { ++runs[task]; });
+    pool.ParallelFor(1000, false, [&](int64_t task, int) { ++runs[task]; });
     EXPECT_THAT(runs, Each(1));
   }
 }
 
 TEST(ThreadPoolTest, RunsNothingForNoTasks) {
   ThreadPool pool(2);
-  pool.ParallelFor(0, [](int64_t, int) { FAIL(); });
+  pool.ParallelFor(0, false, [](int64_t, int) { FAIL(); });
 }
 
 TEST(ThreadPoolTest, GivesAWorkerOneTaskAtATime) {
   constexpr int kThreads = 3;
   ThreadPool pool(kThreads);
   std::vector<int64_t> sums(kThreads, 0);  // unguarded: a race if shared
-  pool.ParallelFor(5000, [&](int64_t task, int worker) {
+  pool.ParallelFor(5000, false, [&](int64_t task, int worker) {
     ASSERT_GE(worker, 0);
     ASSERT_LT(worker, kThreads);
     sums[worker] += task;
@@ -44,7 +44,8 @@ TEST(ThreadPoolTest, RunsOnAllThreadsAtOnce) {
   constexpr int kThreads = 4;
   ThreadPool pool(kThreads);
   std::latch all(kThreads);  // passed only when all four are inside
-  pool.ParallelFor(kThreads, [&](int64_t, int) { all.arrive_and_wait(); });
+  pool.ParallelFor(kThreads, false,
+                   [&](int64_t, int) { all.arrive_and_wait(); });
 }
 
 TEST(ThreadPoolTest, SharesItsThreadsBetweenCallers) {
@@ -54,12 +55,44 @@ TEST(ThreadPoolTest, SharesItsThreadsBetweenCallers) {
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&] {
       for (int job = 0; job < 50; ++job) {
-        pool.ParallelFor(20, [&](int64_t task, int) { sum += task; });
+        pool.ParallelFor(20, false, [&](int64_t task, int) { sum += task; });
       }
     });
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(sum, 4 * 50 * 190);
+}
+
+TEST(ThreadPoolTest, ACallerThatHelpsNeedsNoThreadOfThePool) {
+  ThreadPool pool(1);
+  std::latch busy(1), small_done(1);
+  std::thread caller([&] {
+    // Holds the only thread until the small job has ended.
+    pool.ParallelFor(1, false, [&](int64_t, int) {
+      busy.count_down();
+      small_done.wait();
+    });
+  });
+  busy.wait();
+  int runs = 0;
+  pool.ParallelFor(10, true, [&](int64_t, int worker) {
+    EXPECT_EQ(worker, pool.threads());
+    ++runs;
+  });
+  EXPECT_EQ(runs, 10);
+  small_done.count_down();
+  caller.join();
+}
+
+TEST(ThreadPoolTest, AHelpingCallerSharesTheWork) {
+  ThreadPool pool(2);
+  std::latch all(3);  // passed only when both threads and the caller are in
+  pool.ParallelFor(3, true, [&](int64_t, int) { all.arrive_and_wait(); });
+  for (int job = 0; job < 500; ++job) {
+    std::vector<int> runs(7, 0);
+    pool.ParallelFor(7, true, [&](int64_t task, int) { ++runs[task]; });
+    ASSERT_THAT(runs, Each(1));
+  }
 }
 
 TEST(ThreadPoolTest, ASmallJobEndsWhileALongOneRuns) {
@@ -70,13 +103,13 @@ TEST(ThreadPoolTest, ASmallJobEndsWhileALongOneRuns) {
   std::thread caller([&] {
     // Its tasks go on until the small job has ended, so it could never end
     // were the small one made to wait for it.
-    pool.ParallelFor(1'000'000, [&](int64_t task, int) {
+    pool.ParallelFor(1'000'000, false, [&](int64_t task, int) {
       if (task == 0) started.count_down();
       if (small_done) ++after;
     });
   });
   started.wait();
-  pool.ParallelFor(1, [&](int64_t, int) { small_done = true; });
+  pool.ParallelFor(1, false, [&](int64_t, int) { small_done = true; });
   caller.join();
   EXPECT_GT(after, 0);
 }
