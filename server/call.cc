@@ -46,7 +46,8 @@ absl::Status Call::Submit(Op op) {
 
 void Call::Complete(absl::StatusOr<WorkResult> result) {
   if (!result.ok()) return End(result.status());
-  parts_.metrics->WorkDone(method_, *result, work_->request->flops());
+  phases_ = result->phases;
+  batch_requests_ = result->batch_requests;
   const auto pieces = EncodeResult(*work_->request, *result);
   if (!pieces.ok()) return End(pieces.status());
   // The pieces borrow the result's buffers, which stay until the transport
@@ -66,7 +67,12 @@ void Call::OnCancel() {
   if (work_ != nullptr) parts_.scheduler->Cancel(work_);
 }
 
+// Counting waits until the answer has left.
 void Call::OnDone() {
+  if (batch_requests_ > 0) {
+    parts_.metrics->WorkDone(method_, phases_, batch_requests_,
+                             work_->request->flops());
+  }
   parts_.metrics->CallEnded(method_, CodeSeen(), absl::Now() - started_,
                             received_bytes_, sent_bytes_);
 }

@@ -41,6 +41,9 @@ class Call final
   void Release() override { delete this; }
   void OnCancel() override;
   void OnDone() override;
+  // OnCancel and OnDone never block, so gRPC need not wake a thread of its
+  // executor for them, as it does otherwise: a fifth of the smallest call.
+  bool InternalInlineable() override { return true; }
 
  private:
   absl::Status Submit(Op op);
@@ -56,6 +59,8 @@ class Call final
   Method method_ = Method::kForward;
   absl::Time started_, deadline_;
   int64_t received_bytes_ = 0, sent_bytes_ = 0;
+  Phases phases_;
+  int batch_requests_ = 0;  // 0: it did not run
   absl::StatusCode code_ = absl::StatusCode::kUnknown;
 };
 

@@ -282,27 +282,43 @@ absl::Status AddData(absl::Span<const TensorField> fields,
   return absl::OkStatus();
 }
 
+// An arena for one message that begins on the stack.
+class MessageArena {
+ public:
+  MessageArena() : arena_(Options(block_)) {}
+  template <typename Message>
+  Message& New() {
+    return *google::protobuf::Arena::CreateMessage<Message>(&arena_);
+  }
+
+ private:
+  static google::protobuf::ArenaOptions Options(char* block) {
+    google::protobuf::ArenaOptions options;
+    options.initial_block = block;
+    options.initial_block_size = kArenaBytes;
+    return options;
+  }
+
+  alignas(8) char block_[kArenaBytes];
+  google::protobuf::Arena arena_;
+};
+
 template <typename Message>
 absl::Status DecodeMessage(Op op, absl::Span<const TensorField> fields,
                            absl::Span<const absl::string_view> fragments,
                            Work& work) {
-  alignas(8) char block[kArenaBytes];
-  google::protobuf::ArenaOptions arena_options;
-  arena_options.initial_block = block;
-  arena_options.initial_block_size = sizeof(block);
-  google::protobuf::Arena arena(arena_options);
-  auto* message = google::protobuf::Arena::CreateMessage<Message>(&arena);
-
+  MessageArena arena;
+  Message& message = arena.New<Message>();
   std::vector<wire::TensorData> data;
   absl::Status status =
-      wire::Decode(fragments, wire::UnknownFields::kRefuse, *message, data);
+      wire::Decode(fragments, wire::UnknownFields::kRefuse, message, data);
   if (!status.ok()) return status;
 
   RequestSpec spec;
   spec.op = op;
-  status = AddTensors(*message, spec);
-  status.Update(AddAttention(message->attention(), spec));
-  status.Update(AddOptions(message->options(), spec, work));
+  status = AddTensors(message, spec);
+  status.Update(AddAttention(message.attention(), spec));
+  status.Update(AddOptions(message.options(), spec, work));
   if (!status.ok()) return status;
   auto request = Request::Create(std::move(spec));
   if (!request.ok()) return request.status();
@@ -356,8 +372,9 @@ absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
 absl::StatusOr<std::vector<wire::Piece>> EncodeResult(
     const Request& request, const WorkResult& result) {
   std::vector<wire::TensorData> data;
+  MessageArena arena;
   if (request.spec().op == Op::kForward) {
-    pb::ForwardResponse m;
+    auto& m = arena.New<pb::ForwardResponse>();
     AddResult(
         pb::ForwardResponse::kOFieldNumber, TensorId::kO, request, result,
         [&] { return m.mutable_o(); }, data);
@@ -367,7 +384,7 @@ absl::StatusOr<std::vector<wire::Piece>> EncodeResult(
     FillReport(request, result, *m.mutable_report());
     return wire::Encode(m, data);
   }
-  pb::BackwardResponse m;
+  auto& m = arena.New<pb::BackwardResponse>();
   AddResult(
       pb::BackwardResponse::kDqFieldNumber, TensorId::kDQ, request, result,
       [&] { return m.mutable_dq(); }, data);

@@ -108,16 +108,16 @@ void Metrics::CallEnded(Method method, absl::StatusCode code,
   m.sent->Increment(static_cast<double>(sent_bytes));
 }
 
-void Metrics::WorkDone(Method method, const WorkResult& result, double flops) {
+void Metrics::WorkDone(Method method, const Phases& phases, int batch_requests,
+                       double flops) {
   PerMethod& m = methods_[static_cast<int>(method)];
-  const absl::Duration phases[kPhases] = {
-      result.phases.queue, result.phases.upload, result.phases.compute,
-      result.phases.download};
+  const absl::Duration times[kPhases] = {phases.queue, phases.upload,
+                                         phases.compute, phases.download};
   for (int i = 0; i < kPhases; ++i) {
-    m.phases[i]->Observe(absl::ToDoubleSeconds(phases[i]));
+    m.phases[i]->Observe(absl::ToDoubleSeconds(times[i]));
   }
   m.flops->Increment(flops);
-  batch_requests_->Observe(result.batch_requests);
+  batch_requests_->Observe(batch_requests);
 }
 
 std::vector<MetricFamily> Metrics::Collect() const {

@@ -35,7 +35,8 @@ class Metrics : public prometheus::Collectable {
   void CallEnded(Method method, absl::StatusCode code, absl::Duration total,
                  int64_t received_bytes, int64_t sent_bytes);
   // A device has run a request.
-  void WorkDone(Method method, const WorkResult& result, double flops);
+  void WorkDone(Method method, const Phases& phases, int batch_requests,
+                double flops);
 
   std::vector<prometheus::MetricFamily> Collect() const override;
 

@@ -46,10 +46,9 @@ TEST(Metrics, CountsCallsByMethodAndCode) {
 
 TEST(Metrics, ObservesPhasesAndBatches) {
   Metrics metrics({"cpu:0"}, [] { return SchedulerStats(); });
-  WorkResult result;
-  result.batch_requests = 3;
-  result.phases.compute = absl::Milliseconds(250);
-  metrics.WorkDone(Method::kForward, result, 1000);
+  Phases phases;
+  phases.compute = absl::Milliseconds(250);
+  metrics.WorkDone(Method::kForward, phases, 3, 1000);
   const std::string text = Text(metrics);
   EXPECT_THAT(text, HasSubstr("attnd_phase_duration_seconds_sum{method="
                               "\"Forward\",phase=\"compute\"} 0.25"));
