@@ -41,9 +41,12 @@ class Lane {
   // Joins the thread: the feeder must let it end.
   ~Lane();
 
+  // Runs a group to its end. For the lane's own thread, and for another while
+  // that one waits in NextGroup and is kept there.
+  void Run(std::vector<std::shared_ptr<Work>> works);
+
  private:
   void Loop();
-  void Run(std::vector<std::shared_ptr<Work>> works);
 
   const int index_;
   const Backend& backend_;

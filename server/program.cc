@@ -28,7 +28,10 @@ constexpr int kFailed = 1;
 constexpr int kBadFlags = 2;
 
 struct Flags {
-  Flags() { server.port = 7411; }  // where attnctl looks, unless told
+  Flags() {
+    server.port = 7411;  // where attnctl looks
+    server.scheduler.run_here_flops = kRunHereFlops;
+  }
 
   ServerOptions server;
   DeviceOptions devices;
@@ -80,6 +83,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--lanes", q.lanes_per_device,
                  "Groups of requests on a device at once; with two or more, "
                  "one is kept for small requests")
+      ->group("Device");
+  app.add_option("--run_here_flops", q.run_here_flops,
+                 "Requests up to this cost run on the thread that receives "
+                 "them while a lane is idle")
       ->group("Device");
 
   app.add_option("--host", s.host, "Address to listen on")->group("Addresses");

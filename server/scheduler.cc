@@ -57,6 +57,7 @@ absl::Status SchedulerOptions::Validate() const {
   if (!(small_request_flops >= 0)) {
     return OutOfRange("small_request_flops", "at least 0");
   }
+  if (!(run_here_flops >= 0)) return OutOfRange("run_here_flops", "at least 0");
   if (max_batch_requests < 1) {
     return OutOfRange("max_batch_requests", "at least 1");
   }
@@ -156,7 +157,8 @@ absl::Status Scheduler::Impl::Submit(WorkPtr work) {
     return status;
   }
   std::vector<Ended> ended;
-  LaneState* wake = nullptr;
+  LaneState* lane = nullptr;
+  std::vector<WorkPtr> group;
   absl::Status status;
   {
     std::lock_guard lock(mutex_);
@@ -164,10 +166,15 @@ absl::Status Scheduler::Impl::Submit(WorkPtr work) {
     SweepExpiredLocked(work->admitted, ended);
     status = AdmitLocked(*footprint, work);
     if (status.ok()) {
-      wake = WakeLocked(policy_.IsSmall(footprint->flops), footprint->devices);
+      lane = WakeLocked(policy_.IsSmall(footprint->flops), footprint->devices);
     }
+    if (lane != nullptr) group = BorrowLocked(*lane, *footprint);
   }
-  if (wake != nullptr) wake->wake.notify_one();
+  if (!group.empty()) {
+    RunHere(*lane, std::move(group));
+  } else if (lane != nullptr) {
+    lane->wake.notify_one();
+  }
   CompleteAll(std::move(ended));
   if (status.ok()) TrimPools();
   return status;

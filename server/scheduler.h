@@ -18,6 +18,11 @@
 
 namespace attnd::server {
 
+// See SchedulerOptions::run_here_flops: what attnd uses, some 10 us of a CPU,
+// and what goes with any.
+inline constexpr double kRunHereFlops = 1e5;
+inline constexpr int64_t kRunHereBytes = int64_t{64} << 10;
+
 // Of memory and queue, one client leaves others some room: see
 // client_shares.h.
 struct SchedulerOptions {
@@ -30,6 +35,10 @@ struct SchedulerOptions {
   int lanes_per_device = 2;
   // With two or more lanes, the first takes only requests up to this cost.
   double small_request_flops = 1e8;
+  // A request up to this cost and kRunHereBytes runs on the thread that
+  // submits it while a lane is idle: waking the lane's own thread would take
+  // longer than the request. Its `done` is called before Submit returns.
+  double run_here_flops = 0;
   int max_batch_requests = 64;
   double max_batch_flops = 1e9;  // a group stops growing at this cost
   absl::Duration max_batch_delay = absl::ZeroDuration();
@@ -63,9 +72,9 @@ class Scheduler {
   // Drains with no time left.
   ~Scheduler();
 
-  // Never blocks. OK: work->done will be called exactly once, maybe before
-  // this returns. Otherwise it never is, nothing of `work` is kept, and
-  // release_inputs is not called:
+  // Never blocks, but see run_here_flops. OK: work->done will be called exactly
+  // once, maybe before this returns. Otherwise it never is, nothing of `work`
+  // is kept, and release_inputs is not called:
   //   INVALID_ARGUMENT    could never fit (memory or FLOPs limit)
   //   RESOURCE_EXHAUSTED  queue or memory full now; carries RetryInfo
   //   UNIMPLEMENTED       valid, but no device has a kernel for it

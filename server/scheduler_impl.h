@@ -52,6 +52,7 @@ class Scheduler::Impl : public LaneFeeder {
     LaneFilter filter;
     std::condition_variable wake;  // with mutex_; this lane alone waits
     bool idle = false;             // waiting, and not yet woken
+    bool borrowed = false;         // a submitter runs on it; its thread waits
     std::vector<WorkPtr> running;
     absl::Time taken;
     double cost = 0;  // of what is running
@@ -70,9 +71,16 @@ class Scheduler::Impl : public LaneFeeder {
   WorkPtr UnqueueLocked(uint64_t id);
   LaneState* WakeLocked(bool small, uint64_t devices);
   LaneState* WakeForLeftoversLocked();
+  std::vector<WorkPtr> TakeGroupLocked(LaneState& lane,
+                                       const Decision& decision,
+                                       absl::Time now);
+  std::vector<WorkPtr> FinishGroupLocked(LaneState& lane);
+  std::vector<WorkPtr> BorrowLocked(LaneState& lane,
+                                    const Footprint& footprint);
   int LanesInServiceLocked() const;
   absl::Status CancelledStatusLocked(const Work& work) const;
 
+  void RunHere(LaneState& lane, std::vector<WorkPtr> group);
   void CompleteAll(std::vector<Ended> ended);
   void TrimPools();
 

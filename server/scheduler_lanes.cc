@@ -12,12 +12,9 @@ namespace attnd::server {
 
 std::vector<WorkPtr> Scheduler::Impl::NextGroup(int index) {
   LaneState& lane = *lanes_[index];
-  std::vector<WorkPtr> finished;
   std::unique_lock lock(mutex_);
-  finished.swap(lane.running);
+  std::vector<WorkPtr> finished = FinishGroupLocked(lane);
   if (!finished.empty()) {
-    rate_.Add(lane.cost, absl::Now() - lane.taken);
-    lane.cost = 0;
     // Maybe the last to hold them: their end is not for under the lock.
     lock.unlock();
     finished.clear();
@@ -36,28 +33,69 @@ std::vector<WorkPtr> Scheduler::Impl::NextGroup(int index) {
     const Decision decision = policy_.Next(lane.filter, now);
     if (decision.ids.empty()) {
       lane.idle = true;
-      const auto woken = [&lane] { return !lane.idle; };
+      const auto woken = [&lane] { return !lane.idle && !lane.borrowed; };
       if (decision.ask_again == absl::InfiniteFuture()) {
         lane.wake.wait(lock, woken);
       } else {
         lane.wake.wait_until(lock, absl::ToChronoTime(decision.ask_again),
                              woken);
+        lane.wake.wait(lock, [&lane] { return !lane.borrowed; });
       }
       lane.idle = false;
       continue;
     }
-    for (uint64_t id : decision.ids) {
-      lane.running.push_back(UnqueueLocked(id));
-      lane.cost += policy_.Cost(lane.running.back()->request->flops());
-    }
-    lane.taken = now;
-    std::vector<WorkPtr> group = lane.running;
+    std::vector<WorkPtr> group = TakeGroupLocked(lane, decision, now);
     LaneState* other = WakeForLeftoversLocked();
     lock.unlock();
     if (other != nullptr) other->wake.notify_one();
     return group;
   }
   return {};
+}
+
+std::vector<WorkPtr> Scheduler::Impl::TakeGroupLocked(LaneState& lane,
+                                                      const Decision& decision,
+                                                      absl::Time now) {
+  for (uint64_t id : decision.ids) {
+    lane.running.push_back(UnqueueLocked(id));
+    lane.cost += policy_.Cost(lane.running.back()->request->flops());
+  }
+  lane.taken = now;
+  return lane.running;
+}
+
+// What the lane was running, if anything; to be dropped without the lock.
+std::vector<WorkPtr> Scheduler::Impl::FinishGroupLocked(LaneState& lane) {
+  if (!lane.running.empty()) rate_.Add(lane.cost, absl::Now() - lane.taken);
+  lane.cost = 0;
+  return std::exchange(lane.running, {});
+}
+
+// The group to run on the submitting thread with `lane`, which was idle and
+// has not been notified. Empty: its own thread should look.
+std::vector<WorkPtr> Scheduler::Impl::BorrowLocked(LaneState& lane,
+                                                   const Footprint& footprint) {
+  if (footprint.flops > options_.run_here_flops ||
+      footprint.bytes() > kRunHereBytes) {
+    return {};
+  }
+  const absl::Time now = absl::Now();
+  const Decision decision = policy_.Next(lane.filter, now);
+  if (decision.ids.empty()) return {};
+  lane.borrowed = true;
+  return TakeGroupLocked(lane, decision, now);
+}
+
+void Scheduler::Impl::RunHere(LaneState& lane, std::vector<WorkPtr> group) {
+  lane.lane->Run(std::move(group));
+  std::vector<WorkPtr> finished;
+  std::lock_guard lock(mutex_);
+  finished = FinishGroupLocked(lane);
+  lane.borrowed = false;
+  // Its thread may have been wanted meanwhile, or its time to look again gone.
+  lane.idle = !stopping_ && (in_service_ & lane.filter.device) != 0 &&
+              !policy_.Has(lane.filter);
+  if (!lane.idle) lane.wake.notify_one();
 }
 
 void Scheduler::Impl::Complete(WorkPtr work,

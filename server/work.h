@@ -48,7 +48,7 @@ struct Work {
   Priority priority = Priority::kNormal;
   std::string client;  // whose fair share this counts against
   absl::Time deadline = absl::InfiniteFuture();
-  // Called exactly once after a successful Submit, on a lane's thread or one
+  // Called exactly once after a successful Submit, on a lane's thread, one
   // that submits, cancels or drains; must not block. Errors: what the backend
   // said (its device broke), RESOURCE_EXHAUSTED with RetryInfo (no memory on
   // the device), CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE (drained, or no

@@ -31,6 +31,7 @@ void Serve(std::unique_ptr<Backend> backend) {
   std::vector<std::unique_ptr<Backend>> backends;
   backends.push_back(std::move(backend));
   server::ServerOptions options;
+  options.scheduler.run_here_flops = server::kRunHereFlops;  // as attnd does
   std::unique_ptr<server::Server> server =
       Get(server::Server::Start(options, std::move(backends)));
   ServeUntilParentIsDone(server->port());
