@@ -13,7 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace attnd {
 namespace HWY_NAMESPACE {
 
-// What one row of Q brings to dS = P (dP - bar), P = exp(score - lse).
+// What one row of Q brings to (E12) and (E15): P = exp(score - lse),
+// dS = P (dP - bar).
 struct RowTerms {
   float lse;  // +inf where the row attends to nothing: P is 0
   float bar;  // delta - d_lse

@@ -13,8 +13,8 @@ namespace attnd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// P, and dS = P (dP - bar) [softcap'] unless only dV is wanted, with lse and
-// bar running along the rows.
+// (E12), and (E15), (E16) unless only dV is wanted: P, and dS = P (dP - bar)
+// [softcap'], with lse and bar running along the rows.
 void RowsToPAndDs(int64_t rows, int64_t width, const float* lse,
                   const float* bar, bool want_ds, bool softcap,
                   const ScoreTiles& t) {
@@ -134,6 +134,7 @@ struct DkvBlock {
     };
     pack(p.q, p.head_dim, q);
     pack(args.d_o, p.value_dim, d_o);
+    // (E1), (E2), (E21)
     Gemm<AOrder::kRowMajor>(rows, width, p.head_dim, q.data, q.stride, k.data,
                             k.stride, t.scores.data, t.scores.stride,
                             {.factor = p.scale});
@@ -142,18 +143,18 @@ struct DkvBlock {
       Softcap(*p.softcap, rows, width, t.scores, &t.derivative);
     }
     BiasAndMaskRows(scratch, head, first, rows, t.scores);
-    if (want_dk) {
+    if (want_dk) {  // (E14)
       Gemm<AOrder::kRowMajor>(rows, width, p.value_dim, d_o.data, d_o.stride,
                               v.data, v.stride, t.d_p.data, t.d_p.stride, {});
     }
     RowsToPAndDs(rows, width, lse, bar, want_dk, p.softcap.has_value(), t);
-    if (want_dv) {
+    if (want_dv) {  // (E13)
       Gemm<AOrder::kColumnMajor>(task.count, RoundUpToLanes(p.value_dim), rows,
                                  t.scores.data, t.scores.stride, d_o.data,
                                  d_o.stride, dv.data, dv.stride,
                                  {.accumulate = true});
     }
-    if (want_dk) {
+    if (want_dk) {  // (E18) but for the scale
       Gemm<AOrder::kColumnMajor>(task.count, RoundUpToLanes(p.head_dim), rows,
                                  t.d_p.data, t.d_p.stride, q.data, q.stride,
                                  dk.data, dk.stride, {.accumulate = true});

@@ -13,7 +13,8 @@ namespace attnd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// dS = P (dP - bar) [softcap'], with lse and bar running along the lanes.
+// (E12), (E15), (E16): dS = P (dP - bar) [softcap'], with lse and bar running
+// along the lanes.
 void LanesToDs(int64_t tokens, int64_t width, const float* lse,
                const float* bar, bool softcap, const ScoreTiles& t) {
   const F32 d;
@@ -74,15 +75,18 @@ struct DqBlock {
     const int64_t kv_head = task.head / p.group();
     PackKv(scratch, &KvSegment::k, kv_head, p.head_dim, k);
     PackKv(scratch, &KvSegment::v, kv_head, p.value_dim, v);
+    // (E1), (E2), (E21)
     Gemm<AOrder::kRowMajor>(tokens, width, p.head_dim, k.data, k.stride, q.data,
                             q.stride, t.scores.data, t.scores.stride,
                             {.factor = p.scale});
     if (p.softcap) Softcap(*p.softcap, tokens, width, t.scores, &t.derivative);
     if (p.bias) lanes.AddBias(t.scores, t.d_p, tokens);
     lanes.ApplyMask(t.scores);
+    // (E14)
     Gemm<AOrder::kRowMajor>(tokens, width, p.value_dim, v.data, v.stride,
                             d_o.data, d_o.stride, t.d_p.data, t.d_p.stride, {});
     LanesToDs(tokens, width, lse, bar, p.softcap.has_value(), t);
+    // (E17) but for the scale
     Gemm<AOrder::kColumnMajor>(lanes.lanes(), RoundUpToLanes(p.head_dim),
                                tokens, t.d_p.data, t.d_p.stride, k.data,
                                k.stride, acc.data, acc.stride,

@@ -15,14 +15,14 @@ namespace attnd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The state of online softmax, one query to a lane.
+// The state of online softmax (E8), one query to a lane.
 struct Softmax {
   float* max;      // of the scores so far, -inf at first
   float* sum;      // of exp(score - max)
   float* rescale;  // exp(old max - new max) of the last tile
 };
 
-// Scores [tokens, width] become P = exp(score - max) in place.
+// Scores [tokens, width] become exp(score - max) in place: (E8).
 void UpdateSoftmax(int64_t tokens, int64_t width, Tile scores,
                    const Softmax& state) {
   const F32 d;
@@ -61,7 +61,8 @@ void UpdateSoftmax(int64_t tokens, int64_t width, Tile scores,
   }
 }
 
-// O = accumulator / sum, 0 for a query that saw nothing.
+// O = accumulator / sum (E9), LSE (E7); 0 and -inf for a query that saw
+// nothing.
 void WriteOutput(const ForwardArgs& args, const LaneRows& lanes, int64_t b,
                  const Softmax& state, Tile acc) {
   const F32 d;
@@ -115,6 +116,7 @@ void ForwardBlock(const ForwardArgs& args, const FlashTask& task,
   while (const int64_t tokens = walk.Next(&scratch.pieces)) {
     if (p.cancel != nullptr && p.cancel->cancelled()) return;
     PackKv(scratch, &KvSegment::k, kv_head, p.head_dim, k);
+    // (E1), (E2), (E21)
     Gemm<AOrder::kRowMajor>(tokens, width, p.head_dim, k.data, k.stride, q.data,
                             q.stride, scores.data, scores.stride,
                             {.factor = p.scale});
@@ -124,7 +126,7 @@ void ForwardBlock(const ForwardArgs& args, const FlashTask& task,
     lanes.ApplyMask(scores);
     UpdateSoftmax(tokens, width, scores, state);
     if (args.o) {
-      PackKv(scratch, &KvSegment::v, kv_head, p.value_dim, v);
+      PackKv(scratch, &KvSegment::v, kv_head, p.value_dim, v);  // (E9)
       Gemm<AOrder::kColumnMajor>(
           lanes.lanes(), RoundUpToLanes(p.value_dim), tokens, scores.data,
           scores.stride, v.data, v.stride, acc.data, acc.stride,
