@@ -89,8 +89,8 @@ int Run(const Options& options) {
   std::printf("%-22s %8s %8s %8s %10s\n", "", "p10 ms", "p50 ms", "p90 ms",
               "GB/s");
   for (const Contender& c : contenders) Row(c, 4.0 * bytes / 1e9);
-  const double to_raw = MedianRatio(contenders[1].ms, contenders[0].ms);
-  const double to_proto = MedianRatio(contenders[2].ms, contenders[0].ms);
+  const double to_raw = Median(contenders[1].ms) / Median(contenders[0].ms);
+  const double to_proto = Median(contenders[2].ms) / Median(contenders[0].ms);
   bool ok = Bar("speed against raw ByteBuffers", to_raw, kRawBar);
   ok &= Bar("speed against plain protobuf", to_proto, kProtoBar);
   return ok || !options.check ? 0 : 1;
