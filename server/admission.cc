@@ -34,10 +34,17 @@ void MeasureProblem(const Backend& backend, int device, Op op,
   bytes = std::max(bytes, backend.ScratchBytes(op, problem, options));
 }
 
+// What describing a request takes beside its tensors, rounded up: itself, a
+// problem with its segment and a kernel's notes on both, a length or start.
+constexpr int64_t kRequestBytes = 4096;
+constexpr int64_t kProblemBytes = 1024;
+constexpr int64_t kListEntryBytes = 16;
+
 }  // namespace
 
 int64_t Footprint::bytes() const {
-  return SaturatingAdd(SaturatingAdd(input_bytes, output_bytes), scratch_bytes);
+  return SaturatingAdd(SaturatingAdd(input_bytes, output_bytes),
+                       SaturatingAdd(scratch_bytes, host_bytes));
 }
 
 absl::StatusOr<Footprint> Measure(const Request& request,
@@ -54,6 +61,11 @@ absl::StatusOr<Footprint> Measure(const Request& request,
   footprint.flops = request.flops();
 
   const std::unique_ptr<BoundRequest> bound = request.Bind({}, nullptr);
+  const auto lists = spec.q_lens.size() + spec.kv_lens.size() +
+                     spec.q_start.size() + spec.kv_start.size();
+  footprint.host_bytes = kRequestBytes +
+                         kProblemBytes * bound->segments.size() +
+                         kListEntryBytes * lists;
   absl::Status why;
   for (int device = 0; device < backends.size(); ++device) {
     footprint.devices |= uint64_t{1} << device;

@@ -25,6 +25,9 @@ struct Footprint {
   int64_t input_bytes = 0;
   int64_t scratch_bytes = 0;  // the most that any of these devices needs
   int64_t output_bytes = 0;
+  // Its description: the request, and a problem for each packed sequence, of
+  // which a small message can ask for thousands.
+  int64_t host_bytes = 0;
   double flops = 0;
 
   // At most int64's maximum.

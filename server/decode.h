@@ -17,7 +17,7 @@ namespace attnd::server {
 
 // The most sequences (entries of q_lens, kv_lens, q_start or kv_start) in one
 // request.
-inline constexpr int kMaxSequences = 1 << 16;
+inline constexpr int kMaxSequences = 1 << 14;
 
 // Decodes a ForwardRequest or BackwardRequest, of which `fragments` are the
 // pieces in order, into work.request, work.inputs (views of `fragments`) and

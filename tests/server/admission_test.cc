@@ -48,7 +48,8 @@ TEST(AdmissionTest, MeasuresWhatEveryPartWouldTake) {
   EXPECT_EQ(footprint->scratch_bytes, 300);
   EXPECT_EQ(footprint->input_bytes, 1024 + 1792 + 1792);  // 800, 1600, 1600
   EXPECT_EQ(footprint->output_bytes, 2 * 4096);
-  EXPECT_EQ(footprint->bytes(), 1024 + 1792 + 1792 + 2 * 4096 + 300);
+  EXPECT_EQ(footprint->bytes(),
+            1024 + 1792 + 1792 + 2 * 4096 + 300 + footprint->host_bytes);
   EXPECT_EQ(footprint->flops, request.flops());
 }
 
@@ -112,6 +113,27 @@ TEST(RateEstimateTest, TheDelayFollowsTheQueueAndTheRecentRate) {
   rate.Add(1e9, absl::ZeroDuration());
   for (int i = 0; i < 100; ++i) rate.Add(1e9, absl::Milliseconds(50));
   EXPECT_NEAR(absl::ToDoubleSeconds(rate.RetryDelay(2e10, 1)), 1, 0.01);
+}
+
+TEST(Measure, ChargesADescriptionByItsSequences) {
+  IdentityBackend device;
+  const auto host_bytes = [&](int64_t sequences) {
+    RequestSpec spec;
+    spec.layout = Layout::kPacked;
+    spec.q_lens.assign(sequences, 0);
+    spec.kv_lens.assign(sequences, 0);
+    for (TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
+      spec.inputs[id].emplace().shape = {0, 1, 8};
+    }
+    auto request = Request::Create(std::move(spec));
+    EXPECT_TRUE(request.ok()) << request.status();
+    auto footprint = Measure(**request, {&device});
+    EXPECT_TRUE(footprint.ok()) << footprint.status();
+    return footprint->host_bytes;
+  };
+  // A problem and its segment for each.
+  EXPECT_GE(host_bytes(1000) - host_bytes(1),
+            999 * (sizeof(BackwardArgs) + sizeof(KvSegment)));
 }
 
 }  // namespace
