@@ -64,8 +64,19 @@ void MixedLoad::Add(int copies, Op op, const std::string& bytes, End end) {
   kinds_.insert(kinds_.end(), copies, {op, ToBuffer(bytes), end});
 }
 
-// Few rows and many columns: bytes, not work.
+// Few rows and many columns: bytes, not work. And many sequences of none.
 void MixedLoad::AddLarge() {
+  pb::ForwardRequest empty;
+  empty.mutable_attention()->set_layout(pb::LAYOUT_PACKED);
+  for (int i = 0; i < 1 << 14; ++i) {
+    empty.mutable_attention()->add_q_lens(0);
+    empty.mutable_attention()->add_kv_lens(0);
+  }
+  for (pb::Tensor* tensor :
+       {empty.mutable_q(), empty.mutable_k(), empty.mutable_v()}) {
+    *tensor = RandomTensor({0, 1, 8});
+  }
+  Add(16, Op::kForward, empty.SerializeAsString());
   for (int64_t len : {6144, 12288, 24576, 36864}) {
     pb::ForwardRequest m;
     *m.mutable_q() = RandomTensor({1, 2, 1, 128});

@@ -25,7 +25,9 @@ class MixedLoad {
   // Calls go round over `targets`, a connection each.
   enum class Mix {
     kEverything,
-    kLarge,  // forwards of 6 to 36 MiB, one in four cancelled
+    // Forwards of 6 to 36 MiB, one in four cancelled, and as many of 16,384
+    // sequences without a token.
+    kLarge,
   };
   explicit MixedLoad(const std::vector<std::string>& targets,
                      Mix mix = Mix::kEverything);

@@ -15,6 +15,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -153,9 +154,14 @@ Usage ServerProcess::usage() const {
     if (words.size() < 2 || !absl::SimpleAtoi(words[1], &value)) continue;
     if (words[0] == "VmRSS") usage.resident_bytes = value << 10;
     if (words[0] == "VmHWM") usage.peak_resident_bytes = value << 10;
-    if (words[0] == "Threads") usage.threads = static_cast<int>(value);
   }
   std::error_code ignored;
+  for (const auto& task :
+       std::filesystem::directory_iterator(folder + "/task", ignored)) {
+    const std::string name = ReadFile(task.path() / "comm");
+    usage.threads += !absl::StartsWith(name, "default-execut") &&
+                     !absl::StartsWith(name, "grpc_global_tim");
+  }
   for ([[maybe_unused]] const auto& entry :
        std::filesystem::directory_iterator(folder + "/fd", ignored)) {
     ++usage.descriptors;

@@ -27,10 +27,19 @@ class TempFolder {
   std::string path_;
 };
 
+// Sanitizers take memory and time of their own: bounds on either say nothing.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 // What /proc says of a process.
 struct Usage {
   int64_t resident_bytes = 0;
   int64_t peak_resident_bytes = 0;
+  // Without gRPC's executor and timer threads, which it adds under load, up to
+  // two a processor, and keeps.
   int threads = 0;
   int descriptors = 0;
 };

@@ -84,6 +84,9 @@ TEST(Fairness, LowPriorityNeverStarves) {
 
 class Attnd : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (kSanitized) GTEST_SKIP() << "SKIPPED: a sanitizer takes its own time";
+  }
   void Start(const std::vector<std::string>& flags) {
     auto process = ServerProcess::Start(ATTND_BINARY, flags);
     ASSERT_TRUE(process.ok()) << process.status();
