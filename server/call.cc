@@ -12,10 +12,11 @@ namespace attnd::server {
 Call::Call(const ServiceParts& parts) : parts_(parts) {
   set_request(&request_);
   set_response(&response_);
-  parts_.open_calls->Add();
 }
 
-Call::~Call() { parts_.open_calls->Remove(); }
+Call::~Call() {
+  if (admitted_) parts_.admitted_calls->Remove();
+}
 
 void Call::Start(Op op, grpc::CallbackServerContext& context) {
   started_ = absl::Now();
@@ -41,7 +42,15 @@ absl::Status Call::Submit(Op op) {
     Complete(std::move(result));
   };
   work_ = std::move(work);
-  return parts_.scheduler->Submit(work_);
+  // Before it can be done.
+  admitted_ = true;
+  parts_.admitted_calls->Add();
+  status = parts_.scheduler->Submit(work_);
+  if (!status.ok()) {
+    admitted_ = false;
+    parts_.admitted_calls->Remove();
+  }
+  return status;
 }
 
 void Call::Complete(absl::StatusOr<WorkResult> result) {

@@ -55,6 +55,7 @@ class Call final
   grpc::ByteBuffer request_, response_;
   wire::ReceivedBytes received_;  // request_'s; work_->inputs point into it
   std::shared_ptr<Work> work_;
+  bool admitted_ = false;
   grpc::CallbackServerContext* context_ = nullptr;
   Method method_ = Method::kForward;
   absl::Time started_, deadline_;

@@ -211,8 +211,7 @@ int Serve(const Flags& flags, const CreateBackends& create,
     Log("a second signal: exiting at once");
     ExitNow(kFailed);
   }).detach();
-  const absl::Status drained = (*server)->Drain(flags.server.drain_time);
-  if (!drained.ok()) Log(drained.message());
+  (*server)->Drain(flags.server.drain_time);
   Log("bye");
   // Not by way of destructors: a peer that does not read could hold them up.
   ExitNow(kOk);

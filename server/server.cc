@@ -1,10 +1,8 @@
 #include "server/server.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <mutex>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -19,18 +17,16 @@
 #include "grpcpp/server_builder.h"
 #include "kernels/attention.h"
 #include "prometheus/exposer.h"
+#include "server/admitted_calls.h"
 #include "server/metrics.h"
-#include "server/open_calls.h"
 #include "server/service.h"
 #include "server/version.h"
 
 namespace attnd::server {
 namespace {
 
-// How long, after the drain time, responses may take to leave, and gRPC to
-// close once told to.
+// How long, after the drain time, responses may take to leave.
 constexpr absl::Duration kLastResponses = absl::Milliseconds(500);
-constexpr absl::Duration kTransportClose = absl::Seconds(3);
 
 constexpr int64_t kPreferredChunkBytes = int64_t{2} << 20;
 
@@ -127,8 +123,9 @@ class Server::Impl {
   }
 
   ~Impl() {
-    (void)Drain(absl::ZeroDuration());
-    if (closer_.joinable()) closer_.join();
+    Drain(absl::ZeroDuration());
+    if (transport_ == nullptr) return;
+    transport_->Shutdown(absl::ToChronoTime(absl::Now() + kLastResponses));
   }
 
   absl::Status Start() {
@@ -138,9 +135,9 @@ class Server::Impl {
     return status;
   }
 
-  absl::Status Drain(absl::Duration drain_time) {
+  void Drain(absl::Duration drain_time) {
     std::lock_guard one_at_a_time(drain_mutex_);
-    if (drained_) return drain_status_;
+    if (drained_) return;
     drained_ = true;
     const absl::Time deadline = absl::Now() + drain_time;
     {
@@ -149,10 +146,8 @@ class Server::Impl {
       UpdateHealth();
     }
     if (scheduler_ != nullptr) scheduler_->Drain(deadline);
-    if (transport_ == nullptr) return drain_status_;
-    open_calls_.WaitForNone(std::max(deadline, absl::Now()) + kLastResponses);
-    drain_status_ = CloseTransport();
-    return drain_status_;
+    admitted_calls_.WaitForNone(std::max(deadline, absl::Now()) +
+                                kLastResponses);
   }
 
   std::vector<std::string> Describe() const;
@@ -202,7 +197,7 @@ class Server::Impl {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     service_ = std::make_unique<Service>(
-        ServiceParts{scheduler_.get(), metrics_.get(), &open_calls_},
+        ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_},
         MakeInfo(options_, backends_));
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);
@@ -242,29 +237,11 @@ class Server::Impl {
                              serving);
   }
 
-  // gRPC may not come back while a stopped peer holds a response, so it closes
-  // on a thread of its own.
-  absl::Status CloseTransport() {
-    closer_ = std::thread([this] {
-      transport_->Shutdown(absl::ToChronoTime(absl::Now() + kLastResponses));
-      std::lock_guard lock(closed_mutex_);
-      closed_ = true;
-      closed_changed_.notify_all();
-    });
-    std::unique_lock lock(closed_mutex_);
-    if (closed_changed_.wait_for(lock, absl::ToChronoSeconds(kTransportClose),
-                                 [this] { return closed_; })) {
-      return absl::OkStatus();
-    }
-    return absl::DeadlineExceededError(
-        "a peer that does not read keeps the transport from closing");
-  }
-
   ServerOptions options_;
   const std::vector<std::unique_ptr<Backend>> backends_;
   std::unique_ptr<Scheduler> scheduler_;
   std::shared_ptr<Metrics> metrics_;
-  OpenCalls open_calls_;
+  AdmittedCalls admitted_calls_;
   std::unique_ptr<prometheus::Exposer> exposer_;
   std::unique_ptr<Service> service_;
   int port_ = -1;
@@ -277,11 +254,6 @@ class Server::Impl {
 
   std::mutex drain_mutex_;
   bool drained_ = false;
-  absl::Status drain_status_;
-  std::thread closer_;
-  std::mutex closed_mutex_;
-  std::condition_variable closed_changed_;
-  bool closed_ = false;
 };
 
 std::vector<std::string> Server::Impl::Describe() const {
@@ -333,8 +305,6 @@ int Server::port() const { return impl_->port(); }
 int Server::metrics_port() const { return impl_->metrics_port(); }
 SchedulerStats Server::stats() const { return impl_->stats(); }
 std::vector<std::string> Server::Describe() const { return impl_->Describe(); }
-absl::Status Server::Drain(absl::Duration drain_time) {
-  return impl_->Drain(drain_time);
-}
+void Server::Drain(absl::Duration drain_time) { impl_->Drain(drain_time); }
 
 }  // namespace attnd::server

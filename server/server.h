@@ -41,11 +41,12 @@ class Server {
   std::vector<std::string> Describe() const;
 
   // Health turns NOT_SERVING, new work is refused with UNAVAILABLE, what was
-  // admitted finishes within `drain_time`, the rest ends with UNAVAILABLE, then
-  // the transport closes. Takes at most `drain_time` + 4 s; DEADLINE_EXCEEDED
-  // when the transport had not let go by then: the destructor would wait for
-  // it. Later calls return the first one's status.
-  absl::Status Drain(absl::Duration drain_time);
+  // admitted finishes within `drain_time`, and the rest ends with UNAVAILABLE.
+  // Returns once the transport has sent it all, or half a second after that:
+  // it does not wait for a peer that stopped reading. New calls are refused
+  // until the server or the process ends: telling gRPC to shut down would end
+  // those on their way with CANCELLED, which clients do not try elsewhere.
+  void Drain(absl::Duration drain_time);
 
  private:
   class Impl;

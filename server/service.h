@@ -9,7 +9,7 @@
 #include "attn/v1/attention.grpc.pb.h"
 #include "grpcpp/support/message_allocator.h"
 #include "server/metrics.h"
-#include "server/open_calls.h"
+#include "server/admitted_calls.h"
 #include "server/scheduler.h"
 
 namespace attnd::server {
@@ -18,7 +18,7 @@ namespace attnd::server {
 struct ServiceParts {
   Scheduler* scheduler = nullptr;
   Metrics* metrics = nullptr;
-  OpenCalls* open_calls = nullptr;
+  AdmittedCalls* admitted_calls = nullptr;
 };
 
 // Thread-safe, as gRPC calls it.

@@ -1,5 +1,5 @@
-#ifndef ATTND_SERVER_OPEN_CALLS_H_
-#define ATTND_SERVER_OPEN_CALLS_H_
+#ifndef ATTND_SERVER_ADMITTED_CALLS_H_
+#define ATTND_SERVER_ADMITTED_CALLS_H_
 
 #include <condition_variable>
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace attnd::server {
 
-// Counts calls that the transport is not done with. Thread-safe.
-class OpenCalls {
+// Counts admitted calls that the transport is not done with. Thread-safe.
+class AdmittedCalls {
  public:
   void Add() {
     std::lock_guard lock(mutex_);
@@ -35,4 +35,4 @@ class OpenCalls {
 
 }  // namespace attnd::server
 
-#endif  // ATTND_SERVER_OPEN_CALLS_H_
+#endif  // ATTND_SERVER_ADMITTED_CALLS_H_
