@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "tests/integration/http_get.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
 
@@ -67,7 +68,9 @@ class Load {
         ++ok_;
         continue;
       }
-      ++(absl::IsUnavailable(call.Wait()) ? unavailable_ : other_);
+      const bool unavailable = absl::IsUnavailable(call.Wait());
+      EXPECT_TRUE(unavailable) << call.Wait();
+      ++(unavailable ? unavailable_ : other_);
       return;
     }
   }
@@ -116,14 +119,15 @@ TEST(Drain, AStoppedClientDoesNotHoldItUp) {
 }
 
 TEST(Drain, ASecondSignalExitsAtOnce) {
-  auto process = ServerProcess::Start(ATTND_BINARY, {"--drain_time=1h"});
+  auto process = ServerProcess::Start(ATTND_BINARY,
+                                      {"--drain_time=1h", "--metrics_port=0"});
   ASSERT_TRUE(process.ok()) << process.status();
   const auto channel = Connect((*process)->tcp());
   // Long enough that the drain would wait for it.
-  PendingForward slow(channel, RandomForward(8192, 16, 64),
+  PendingForward slow(channel, RandomForward(65536, 3, 64),
                       absl::InfiniteDuration());
-  while (!slow.WaitFor(absl::Milliseconds(10)) &&
-         (*process)->usage().resident_bytes < 150 << 20) {
+  while (MetricValue((*process)->Metrics(), "attnd_running_requests") != 1) {
+    ASSERT_FALSE(slow.WaitFor(absl::Milliseconds(1))) << slow.Wait();
   }
   (*process)->Signal(SIGTERM);
   EXPECT_EQ((*process)->Wait(absl::Milliseconds(200)), std::nullopt);

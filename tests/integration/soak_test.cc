@@ -14,6 +14,14 @@
 #include "tests/integration/mixed_load.h"
 #include "tests/integration/process.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+// gRPC (1.51) leaks requests that are refused half sent: here in the client,
+// while the server is a process of its own.
+extern "C" const char* __lsan_default_suppressions() {
+  return "leak:libgrpc.so\nleak:libgpr.so\n";
+}
+#endif
+
 namespace attnd::testing {
 namespace {
 
@@ -22,7 +30,7 @@ constexpr int64_t kMemoryLimit = 256 * kMiB;
 constexpr int64_t kSlack = 64 * kMiB;
 constexpr int64_t kGrowth = 32 * kMiB;
 constexpr int kWarmUp = 5000;
-constexpr int kCalls = 20000;
+constexpr int kCalls = kSanitized ? 10000 : 20000;
 
 std::string Text(const Usage& usage) {
   return absl::StrFormat("%.1f MiB resident, peak %.1f, %d threads, %d fds",
