@@ -46,6 +46,18 @@ std::string DeviceLabel(const DeviceInfo& device) {
   return absl::StrCat(device.kind, ":", device.index);
 }
 
+// What a usual forward runs as.
+std::string KernelName(const Backend& backend) {
+  RequestSpec spec;
+  for (TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
+    spec.inputs[id].emplace().shape = {1, 1, 1, 64};
+  }
+  const auto request = Request::Create(std::move(spec));
+  if (!request.ok()) return "";
+  const auto bound = (*request)->Bind({}, nullptr);
+  return backend.Kernel(Op::kForward, bound->forward.at(0).problem, {}).name;
+}
+
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
@@ -260,8 +272,9 @@ std::vector<std::string> Server::Impl::Describe() const {
   std::vector<std::string> lines = {absl::StrCat("attnd ", kVersion)};
   for (const auto& backend : backends_) {
     const DeviceInfo& device = backend->device();
-    lines.push_back(absl::StrFormat("device %s %s, %d MiB", DeviceLabel(device),
-                                    device.name, device.memory_bytes >> 20));
+    lines.push_back(absl::StrFormat(
+        "device %s %s, %d MiB, kernels %s", DeviceLabel(device), device.name,
+        device.memory_bytes >> 20, KernelName(*backend)));
   }
   const SchedulerOptions& s = options_.scheduler;
   const MemoryShares shares = DivideMemory(options_.memory_limit_bytes);
