@@ -88,7 +88,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->group("Device");
   app.add_option("--run_here_flops", q.run_here_flops,
                  "Requests up to this cost run on the thread that receives "
-                 "them while a lane is idle")
+                 "them while a lane is idle and nothing is queued")
       ->group("Device");
 
   app.add_option("--host", s.host, "Address to listen on")->group("Addresses");

@@ -35,9 +35,10 @@ struct SchedulerOptions {
   int lanes_per_device = 2;
   // With two or more lanes, the first takes only requests up to this cost.
   double small_request_flops = 1e8;
-  // A request up to this cost and kRunHereBytes runs on the thread that
-  // submits it while a lane is idle: waking the lane's own thread would take
-  // longer than the request. Its `done` is called before Submit returns.
+  // A request up to this cost and kRunHereBytes, of Algorithm::kAuto (others
+  // may wait for compute threads), runs on the thread that submits it while a
+  // lane is idle and nothing else is queued: waking the lane's own thread would
+  // take longer than the request. Its `done` is called before Submit returns.
   double run_here_flops = 0;
   int max_batch_requests = 64;
   double max_batch_flops = 1e9;  // a group stops growing at this cost

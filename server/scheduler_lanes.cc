@@ -71,11 +71,14 @@ std::vector<WorkPtr> Scheduler::Impl::FinishGroupLocked(LaneState& lane) {
   return std::exchange(lane.running, {});
 }
 
-// The group to run on the submitting thread with `lane`, which was idle and
-// has not been notified. Empty: its own thread should look.
+// The request just queued, to run on the submitting thread with `lane`, which
+// was idle and has not been notified. Empty: its own thread should look. Were
+// anything else pending, the policy might let that lead, or join as company.
 std::vector<WorkPtr> Scheduler::Impl::BorrowLocked(LaneState& lane,
                                                    const Footprint& footprint) {
-  if (footprint.flops > options_.run_here_flops ||
+  if (policy_.requests() != 1 ||
+      footprint.key.options.algorithm != Algorithm::kAuto ||
+      footprint.flops > options_.run_here_flops ||
       footprint.bytes() > kRunHereBytes) {
     return {};
   }

@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "server/scheduler.h"
 #include "tests/server/fakes/fault_backend.h"
 #include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/manual_backend.h"
 #include "tests/server/fakes/test_work.h"
 #include "tests/server/scheduler_testing.h"
 
@@ -77,6 +80,82 @@ TEST(SchedulerRunHereTest, CostlyOrLargeWorkRunsOnALane) {
     ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());
     ASSERT_EQ(test.AwaitStatus(), absl::OkStatus());
     EXPECT_NE(backend.ran_on(), std::this_thread::get_id());
+  }
+}
+
+TEST(SchedulerRunHereTest, ReferenceAlgorithmsRunOnALane) {
+  ThreadBackend backend;
+  auto scheduler = MakeScheduler(RunHere(), {&backend});
+  for (Algorithm algorithm : {Algorithm::kNaive, Algorithm::kOnlineSoftmax,
+                              Algorithm::kFlashAttention2}) {
+    WaitForIdleLane(*scheduler, backend);
+    TestWork test({.q_len = 1, .kv_len = 1, .algorithm = algorithm});
+    ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());
+    ASSERT_EQ(test.AwaitStatus(), absl::OkStatus());
+    EXPECT_NE(backend.ran_on(), std::this_thread::get_id());
+  }
+}
+
+// Remembers which threads ran anything.
+class ThreadsBackend : public ManualBackend {
+ public:
+  absl::Status On(Stage stage, Group group) override {
+    if (stage == Stage::kRun) {
+      std::lock_guard lock(mutex_);
+      ran_on_.insert(std::this_thread::get_id());
+    }
+    return ManualBackend::On(stage, group);
+  }
+  std::set<std::thread::id> ran_on() {
+    std::lock_guard lock(mutex_);
+    return ran_on_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::thread::id> ran_on_;
+};
+
+// Costly work waits, since the lane left for it takes only small requests; that
+// one is idle, and what comes now would run here if it were alone.
+TEST(SchedulerRunHereTest, TinyWorkBesideQueuedWorkRunsOnALane) {
+  ThreadsBackend backend;
+  SchedulerOptions options = RunHere();
+  options.small_request_flops = 2e5;
+  auto scheduler = MakeScheduler(options, {&backend});
+  TestWork running({.q_len = 100, .kv_len = 100});
+  ASSERT_EQ(scheduler->Submit(running.work()), absl::OkStatus());
+  const ManualBackend::Call first = backend.Await();
+  TestWork waiting({.q_len = 101, .kv_len = 100});
+  ASSERT_EQ(scheduler->Submit(waiting.work()), absl::OkStatus());
+  TestWork tiny({.q_len = 4, .kv_len = 4});
+  ASSERT_EQ(scheduler->Submit(tiny.work()), absl::OkStatus());
+  const ManualBackend::Call second = backend.Await();
+  EXPECT_EQ(second.q_lens, std::vector<int64_t>{4});
+  backend.FinishAll();
+  EXPECT_EQ(tiny.AwaitStatus(), absl::OkStatus());
+  EXPECT_EQ(running.AwaitStatus(), absl::OkStatus());
+  EXPECT_EQ(waiting.AwaitStatus(), absl::OkStatus());
+  EXPECT_EQ(backend.ran_on().count(std::this_thread::get_id()), 0);
+}
+
+// Work that waits for company must not be run by the tiny request that is its
+// company.
+TEST(SchedulerRunHereTest, TinyWorkDoesNotRunTheGroupThatItCompletes) {
+  SchedulerOptions options = RunHere();
+  options.lanes_per_device = 1;
+  options.max_batch_requests = 2;
+  options.max_batch_delay = absl::Minutes(1);
+  ThreadBackend backend;
+  auto scheduler = MakeScheduler(options, {&backend});
+  for (int i = 0; i < 100; ++i) {
+    TestWork costly({.q_len = 100, .kv_len = 100});
+    ASSERT_EQ(scheduler->Submit(costly.work()), absl::OkStatus());
+    TestWork tiny({.q_len = 4, .kv_len = 4});
+    ASSERT_EQ(scheduler->Submit(tiny.work()), absl::OkStatus());
+    ASSERT_EQ(costly.AwaitStatus(), absl::OkStatus());
+    ASSERT_EQ(tiny.AwaitStatus(), absl::OkStatus());
+    ASSERT_NE(backend.ran_on(), std::this_thread::get_id());
   }
 }
 
