@@ -112,6 +112,11 @@ class Backend {
   // problems of one request take together no more than the largest of them.
   virtual int64_t ScratchBytes(Op op, const Problem& problem,
                                const GroupOptions& options) const = 0;
+  // The work that running the problem takes, masked pairs that the algorithm
+  // visits included, as FLOPs that kAuto's kernel would do in the same time.
+  // For any algorithm but kAuto, whose work is Request::flops().
+  virtual double CostFlops(Op op, const Problem& problem,
+                           const GroupOptions& options) const = 0;
 };
 
 }  // namespace attnd

@@ -18,11 +18,17 @@ int64_t SaturatingAdd(int64_t a, int64_t b) {
   return a > kMost - b ? kMost : a + b;
 }
 
-// Raises `bytes` to the scratch that `problem` needs on device `device`, and
-// clears the device's bit in `devices` if it has no kernel.
+// What a request takes on one device.
+struct DeviceCost {
+  int64_t scratch_bytes = 0;
+  double flops = 0;
+};
+
+// Adds what `problem` takes on device `device` to `cost`, or clears the
+// device's bit in `footprint.devices` if it has no kernel.
 void MeasureProblem(const Backend& backend, int device, Op op,
                     const Problem& problem, const GroupOptions& options,
-                    Footprint& footprint, int64_t& bytes, absl::Status& why) {
+                    Footprint& footprint, DeviceCost& cost, absl::Status& why) {
   const uint64_t bit = uint64_t{1} << device;
   if ((footprint.devices & bit) == 0) return;
   absl::Status status = backend.Supports(op, problem, options);
@@ -31,7 +37,12 @@ void MeasureProblem(const Backend& backend, int device, Op op,
     why = std::move(status);
     return;
   }
-  bytes = std::max(bytes, backend.ScratchBytes(op, problem, options));
+  cost.scratch_bytes =
+      std::max(cost.scratch_bytes, backend.ScratchBytes(op, problem, options));
+  // The FLOPs of kAuto were counted with the request.
+  if (options.algorithm != Algorithm::kAuto) {
+    cost.flops += backend.CostFlops(op, problem, options);
+  }
 }
 
 // What describing a request takes beside its tensors, rounded up: itself, a
@@ -69,15 +80,17 @@ absl::StatusOr<Footprint> Measure(const Request& request,
   absl::Status why;
   for (int device = 0; device < backends.size(); ++device) {
     footprint.devices |= uint64_t{1} << device;
-    int64_t scratch = 0;
+    DeviceCost cost;
     const auto measure = [&](const Problem& problem) {
       MeasureProblem(*backends[device], device, spec.op, problem,
-                     footprint.key.options, footprint, scratch, why);
+                     footprint.key.options, footprint, cost, why);
     };
     for (const ForwardArgs& args : bound->forward) measure(args.problem);
     for (const BackwardArgs& args : bound->backward) measure(args.problem);
     if ((footprint.devices >> device & 1) != 0) {
-      footprint.scratch_bytes = std::max(footprint.scratch_bytes, scratch);
+      footprint.scratch_bytes =
+          std::max(footprint.scratch_bytes, cost.scratch_bytes);
+      footprint.flops = std::max(footprint.flops, cost.flops);
     }
   }
   if (footprint.devices == 0) return why;
@@ -88,7 +101,7 @@ absl::Status CheckEverFits(const Footprint& footprint,
                            const SchedulerOptions& options) {
   if (footprint.flops > options.max_request_flops) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the request takes ", footprint.flops,
+        absl::StrCat("the request costs ", footprint.flops,
                      " FLOPs, more than the limit of ",
                      options.max_request_flops, " for one request"));
   }

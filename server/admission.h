@@ -28,6 +28,8 @@ struct Footprint {
   // Its description: the request, and a problem for each packed sequence, of
   // which a small message can ask for thousands.
   int64_t host_bytes = 0;
+  // What it costs, as Request::flops() counts; more with an algorithm other
+  // than kAuto: see Backend::CostFlops, the most on any of these devices.
   double flops = 0;
 
   // At most int64's maximum.

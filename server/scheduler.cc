@@ -204,6 +204,7 @@ absl::Status Scheduler::Impl::AdmitLocked(const Footprint& footprint,
   if (work->charge == nullptr) return FullLocked("no memory now");
 
   work->id = ++last_id_;
+  work->cost_flops = footprint.flops;
   queue_requests_.Add(work->client, 1);
   queue_flops_.Add(work->client, footprint.flops);
   ++in_flight_;

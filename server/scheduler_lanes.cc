@@ -58,7 +58,7 @@ std::vector<WorkPtr> Scheduler::Impl::TakeGroupLocked(LaneState& lane,
                                                       absl::Time now) {
   for (uint64_t id : decision.ids) {
     lane.running.push_back(UnqueueLocked(id));
-    lane.cost += policy_.Cost(lane.running.back()->request->flops());
+    lane.cost += policy_.Cost(lane.running.back()->cost_flops);
   }
   lane.taken = now;
   return lane.running;
@@ -162,7 +162,7 @@ WorkPtr Scheduler::Impl::UnqueueLocked(uint64_t id) {
   auto node = queued_.extract(id);
   WorkPtr work = std::move(node.mapped());
   queue_requests_.Remove(work->client, 1);
-  queue_flops_.Remove(work->client, work->request->flops());
+  queue_flops_.Remove(work->client, work->cost_flops);
   return work;
 }
 

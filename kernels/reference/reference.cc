@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "kernels/dtype.h"
+#include "kernels/mask.h"
+#include "kernels/reference/block.h"
 #include "kernels/reference/drive.h"
 
 namespace attnd::reference {
@@ -43,6 +45,24 @@ void StoreRows(const std::vector<float>& from, int64_t len, int64_t b,
   float* rows = to.data + b * to.batch_stride + h * to.head_stride;
   std::copy(from.begin(), from.end(), rows);
   std::fill(rows + from.size(), rows + len, kMinusInf<float>);
+}
+
+// Pairs in blocks that hold an unmasked one.
+double BlockPairs(const RowIntervals& intervals) {
+  constexpr BlockSizes kBlock;
+  double pairs = 0;
+  for (int64_t i0 = 0; i0 < intervals.rows; i0 += kBlock.rows) {
+    const int64_t i1 = std::min(i0 + kBlock.rows, intervals.rows);
+    const Interval seen = intervals.Rows(i0, i1 - 1);
+    if (seen.empty()) continue;
+    const int64_t first = seen.lo / kBlock.columns * kBlock.columns;
+    const int64_t blocks =
+        (seen.hi - first + kBlock.columns - 1) / kBlock.columns;
+    const int64_t last =
+        std::min(first + blocks * kBlock.columns, intervals.columns);
+    pairs += static_cast<double>(i1 - i0) * static_cast<double>(last - first);
+  }
+  return pairs;
 }
 
 }  // namespace
@@ -97,6 +117,25 @@ int64_t ScratchBytes(Op op, const Problem& p, Algorithm algorithm) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   return bytes < static_cast<double>(kMost) ? static_cast<int64_t>(bytes)
                                             : kMost;
+}
+
+double VisitedFlops(Op op, const Problem& p, Algorithm algorithm) {
+  // Without a row or a head a batch may be any number.
+  if (p.q_len == 0 || p.q_heads == 0) return 0;
+  const bool skips = algorithm == Algorithm::kFlashAttention1 ||
+                     algorithm == Algorithm::kFlashAttention2;
+  double pairs = 0;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    for (const KvSegment& segment : p.kv) {
+      const RowIntervals intervals = MakeRowIntervals(p, b, segment);
+      pairs += skips ? BlockPairs(intervals)
+                     : static_cast<double>(intervals.rows) *
+                           static_cast<double>(intervals.columns);
+    }
+  }
+  const double forward = pairs * static_cast<double>(p.q_heads) * 2 *
+                         static_cast<double>(p.head_dim + p.value_dim);
+  return op == Op::kForward ? forward : 2.5 * forward;
 }
 
 }  // namespace attnd::reference

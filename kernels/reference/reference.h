@@ -23,6 +23,11 @@ absl::Status Backward(const BackwardArgs& args, Algorithm algorithm);
 // Saturates at the largest int64_t.
 int64_t ScratchBytes(Op op, const Problem& problem, Algorithm algorithm);
 
+// Floating-point operations over all pairs that the algorithm visits: every one
+// of them, or for FlashAttention every one of blocks that hold an unmasked one.
+// Counted as Request::flops() counts.
+double VisitedFlops(Op op, const Problem& problem, Algorithm algorithm);
+
 // What everything is judged by: the naive algorithm in double, not rounded.
 // Contiguous; what lies past a sequence's lengths is as in the contract.
 struct ExactForward {

@@ -87,6 +87,10 @@ class LeakyBackend final : public Backend {
                        const attnd::GroupOptions& options) const override {
     return backend_->ScratchBytes(op, problem, options);
   }
+  double CostFlops(attnd::Op op, const attnd::Problem& problem,
+                   const attnd::GroupOptions& options) const override {
+    return backend_->CostFlops(op, problem, options);
+  }
 
  private:
   std::unique_ptr<Backend> backend_;

@@ -6,6 +6,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "proto/status.h"
 #include "server/scheduler.h"
 #include "tests/server/fakes/identity_backend.h"
@@ -20,8 +21,10 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 class Device : public IdentityBackend {
  public:
-  Device(bool supports, int64_t scratch_bytes)
-      : supports_(supports), scratch_bytes_(scratch_bytes) {}
+  Device(bool supports, int64_t scratch_bytes, double cost_flops = 0)
+      : supports_(supports),
+        scratch_bytes_(scratch_bytes),
+        cost_flops_(cost_flops) {}
   absl::Status Supports(Op, const Problem& problem,
                         const GroupOptions&) const override {
     EXPECT_EQ(problem.q.data, nullptr);
@@ -31,10 +34,16 @@ class Device : public IdentityBackend {
   int64_t ScratchBytes(Op, const Problem&, const GroupOptions&) const override {
     return scratch_bytes_;
   }
+  double CostFlops(Op, const Problem&,
+                   const GroupOptions& options) const override {
+    EXPECT_NE(options.algorithm, Algorithm::kAuto);
+    return cost_flops_;
+  }
 
  private:
   const bool supports_;
   const int64_t scratch_bytes_;
+  const double cost_flops_;
 };
 
 TEST(AdmissionTest, MeasuresWhatEveryPartWouldTake) {
@@ -70,6 +79,47 @@ TEST(AdmissionTest, PackedSequencesShareTheirScratch) {
   auto request = *Request::Create(std::move(spec));
   Device device(true, 100);
   EXPECT_EQ(Measure(*request, {&device})->scratch_bytes, 100);
+}
+
+TEST(AdmissionTest, OtherAlgorithmsCostWhatTheDearestDeviceSays) {
+  Device no(false, 0, 9e9), cheap(true, 0, 1e6), dear(true, 0, 2e6);
+  TestWork test({.q_len = 3, .kv_len = 4, .algorithm = Algorithm::kNaive});
+  EXPECT_EQ(Measure(*test.work()->request, {&no, &cheap, &dear})->flops, 2e6);
+  RequestSpec packed;
+  packed.layout = Layout::kPacked;
+  packed.q_lens = packed.kv_lens = {1, 2, 3};
+  packed.algorithm = Algorithm::kFlashAttention2;
+  for (TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
+    packed.inputs[id] = {DType::kF32, {6, 1, 8}};
+  }
+  auto request = *Request::Create(std::move(packed));
+  EXPECT_EQ(Measure(*request, {&cheap})->flops, 3e6);
+}
+
+// A window of 0 leaves 8192 pairs, but naive visits all of them, slowly.
+TEST(AdmissionTest, NaiveOnACpuIsNeverNearlyFree) {
+  auto cpu = *CreateCpuBackend({.threads = 1});
+  const auto flops = [&](Algorithm algorithm) {
+    RequestSpec spec;
+    spec.algorithm = algorithm;
+    spec.mask.left = spec.mask.right = 0;
+    for (TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
+      spec.inputs[id] = {DType::kF32, {1, 8192, 1, 8}};
+    }
+    auto request = *Request::Create(std::move(spec));
+    return Measure(*request, {cpu.get()})->flops;
+  };
+  const double pair = 2 * (8 + 8), fast = flops(Algorithm::kAuto);
+  EXPECT_NEAR(fast, 8192 * pair, 0.01 * 8192 * pair);
+  EXPECT_GT(flops(Algorithm::kNaive), 8192.0 * 8192 * pair);
+  EXPECT_GT(flops(Algorithm::kNaive), SchedulerOptions().small_request_flops);
+  EXPECT_EQ(flops(Algorithm::kOnlineSoftmax), flops(Algorithm::kNaive));
+  // These visit the blocks on the diagonal alone.
+  for (Algorithm algorithm :
+       {Algorithm::kFlashAttention1, Algorithm::kFlashAttention2}) {
+    EXPECT_GT(flops(algorithm), 8192 * pair);
+    EXPECT_LT(flops(algorithm), flops(Algorithm::kNaive) / 100);
+  }
 }
 
 TEST(AdmissionTest, WhatNoMemoryCouldHoldDoesNotOverflow) {

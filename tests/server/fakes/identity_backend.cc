@@ -208,6 +208,18 @@ int64_t IdentityBackend::ScratchBytes(Op, const Problem& problem,
   return problem.q_len * columns * 4;
 }
 
+// As if it visited every pair.
+double IdentityBackend::CostFlops(Op op, const Problem& problem,
+                                  const GroupOptions&) const {
+  double columns = 0;
+  for (const KvSegment& s : problem.kv) columns += static_cast<double>(s.len);
+  const double forward =
+      columns * static_cast<double>(problem.batch * problem.q_len) *
+      static_cast<double>(problem.q_heads * 2 *
+                          (problem.head_dim + problem.value_dim));
+  return op == Op::kForward ? forward : 2.5 * forward;
+}
+
 absl::Status IdentityBackend::On(Stage, Group) { return absl::OkStatus(); }
 
 }  // namespace attnd::server

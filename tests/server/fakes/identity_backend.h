@@ -51,6 +51,8 @@ class IdentityBackend : public Backend {
                     const GroupOptions& options) const override;
   int64_t ScratchBytes(Op op, const Problem& problem,
                        const GroupOptions& options) const override;
+  double CostFlops(Op op, const Problem& problem,
+                   const GroupOptions& options) const override;
 
   CountingHostMemory& memory() { return *memory_; }
 
