@@ -79,6 +79,7 @@ struct DqBlock {
     Gemm<AOrder::kRowMajor>(tokens, width, p.head_dim, k.data, k.stride, q.data,
                             q.stride, t.scores.data, t.scores.stride,
                             {.factor = p.scale});
+    SaturateScores(p.scale, tokens, width, t.scores);
     if (p.softcap) Softcap(*p.softcap, tokens, width, t.scores, &t.derivative);
     if (p.bias) lanes.AddBias(t.scores, t.d_p, tokens);
     lanes.ApplyMask(t.scores);
