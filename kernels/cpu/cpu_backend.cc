@@ -86,7 +86,8 @@ class CpuBackend : public Backend {
     const int64_t heads =
         problem.batch *
         (op == Op::kForward ? problem.q_heads : problem.kv_heads);
-    const int64_t at_once = std::min<int64_t>(heads, threads);
+    // The calling thread may take part.
+    const int64_t at_once = std::min<int64_t>(heads, threads + 1);
     const int64_t bytes =
         reference::ScratchBytes(op, problem, options.algorithm);
     constexpr int64_t kMost = std::numeric_limits<int64_t>::max();

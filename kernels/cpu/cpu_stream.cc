@@ -17,6 +17,9 @@ constexpr double kInlineFlops = 2e6;
 // Work of some milliseconds, in which the caller takes part.
 constexpr double kHelpFlops = 1e9;
 
+// The reference computes scores one by one: some 16 times slower.
+constexpr double kReferenceSlowdown = 16;
+
 // Adds the time it lives.
 class ScopedTimer {
  public:
@@ -36,6 +39,30 @@ bool Cancelled(const Problem& p) {
 double TotalFlops(const std::vector<FlashTask>& tasks) {
   double flops = 0;
   for (const FlashTask& task : tasks) flops += task.flops;
+  return flops;
+}
+
+// What the reference spends on a problem, in the fast kernels' FLOPs: it visits
+// every pair whatever the mask hides. A pair costs an exponential, a row and a
+// column something even when there is nothing to pair them with.
+double ReferenceFlops(Op op, const Problem& p) {
+  if (!HasOutputs(op, p)) return 0;
+  constexpr double kPairOverhead = 32;
+  double columns = 1;
+  for (const KvSegment& s : p.kv) columns += static_cast<double>(s.len);
+  const double pairs = columns * static_cast<double>(p.q_len + 1) *
+                       static_cast<double>(p.batch) *
+                       static_cast<double>(p.q_heads);
+  const int64_t dims = p.head_dim + p.value_dim;
+  const double products =
+      op == Op::kForward ? 2.0 * dims : 4.0 * dims + 2.0 * p.head_dim;
+  return kReferenceSlowdown * pairs * (products + kPairOverhead);
+}
+
+template <class Args>
+double ReferenceFlops(Op op, absl::Span<const Args> group) {
+  double flops = 0;
+  for (const Args& args : group) flops += ReferenceFlops(op, args.problem);
   return flops;
 }
 
@@ -139,33 +166,42 @@ void CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
   });
 }
 
+void CpuStream::RunReference(double flops, int64_t tasks,
+                             ThreadPool::Task run) {
+  if (flops <= kInlineFlops) {
+    for (int64_t i = 0; i < tasks; ++i) run(i, compute_.pool.threads());
+  } else {
+    compute_.pool.ParallelFor(tasks, flops <= kHelpFlops, run);
+  }
+}
+
 // The reference's only error is CANCELLED, which leaves the outputs undefined
 // and the device as it was.
 void CpuStream::ReferenceForward(absl::Span<const ForwardArgs> group,
                                  Algorithm algorithm) {
+  const double flops = ReferenceFlops(Op::kForward, group);
   for (const ForwardArgs& args : group) {
     if (!HasOutputs(Op::kForward, args.problem)) continue;
     const int64_t heads = args.problem.q_heads;
-    const auto run = [&](int64_t i, int) {
+    RunReference(flops, args.problem.batch * heads, [&](int64_t i, int) {
       if (Cancelled(args.problem)) return;
       const HeadSlice slice(args, i / heads, i % heads);
       reference::Forward(slice.forward(), algorithm).IgnoreError();
-    };
-    compute_.pool.ParallelFor(args.problem.batch * heads, false, run);
+    });
   }
 }
 
 void CpuStream::ReferenceBackward(absl::Span<const BackwardArgs> group,
                                   Algorithm algorithm) {
+  const double flops = ReferenceFlops(Op::kBackward, group);
   for (const BackwardArgs& args : group) {
     if (!HasOutputs(Op::kBackward, args.problem)) continue;
     const int64_t heads = args.problem.kv_heads;
-    const auto run = [&](int64_t i, int) {
+    RunReference(flops, args.problem.batch * heads, [&](int64_t i, int) {
       if (Cancelled(args.problem)) return;
       const HeadSlice slice(args, i / heads, i % heads);
       reference::Backward(slice.backward(), algorithm).IgnoreError();
-    };
-    compute_.pool.ParallelFor(args.problem.batch * heads, false, run);
+    });
   }
 }
 

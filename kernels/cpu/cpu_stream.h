@@ -49,6 +49,9 @@ class CpuStream : public Stream {
   void RunFlash(const std::vector<FlashTask>& tasks, RunTask run);
   void FlashForward(absl::Span<const ForwardArgs> group);
   void FlashBackward(absl::Span<const BackwardArgs> group);
+  // The same for a group of the reference that costs `flops` in all, of which
+  // these are one problem's tasks.
+  void RunReference(double flops, int64_t tasks, ThreadPool::Task run);
   void ReferenceForward(absl::Span<const ForwardArgs> group,
                         Algorithm algorithm);
   void ReferenceBackward(absl::Span<const BackwardArgs> group,

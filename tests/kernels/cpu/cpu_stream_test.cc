@@ -1,5 +1,7 @@
 // What a stream does beside arithmetic: memory, times, cancelling.
 
+#include "kernels/cpu/cpu_stream.h"
+
 #include <cstring>
 #include <latch>
 #include <memory>
@@ -187,6 +189,37 @@ TEST_F(CpuStreamTest, AHugeBatchOfNothingCostsNothing) {
     EXPECT_TRUE(stream_->Forward({&args, 1}, {algorithm}).ok());
     EXPECT_TRUE(stream_->Backward({&backward, 1}, {algorithm}).ok());
   }
+}
+
+TEST(CpuStreamBusyTest, SmallGroupsNeedNoThreadOfThePool) {
+  CpuCompute compute(1);
+  CpuStream stream(compute, 0);
+  ASSERT_TRUE(stream.ok());
+  std::latch busy(1), small_done(1);
+  std::thread caller([&] {
+    // Holds the only thread until all the small groups have ended.
+    compute.pool.ParallelFor(1, false, [&](int64_t, int) {
+      busy.count_down();
+      small_done.wait();
+    });
+  });
+  busy.wait();
+  for (Algorithm algorithm :
+       {Algorithm::kAuto, Algorithm::kNaive, Algorithm::kOnlineSoftmax,
+        Algorithm::kFlashAttention1, Algorithm::kFlashAttention2}) {
+    for (int64_t len : {1, 5, 150}) {  // run here, and with the caller's help
+      EndlessProblem problem(len);
+      problem.gradient.resize(64);
+      problem.segment.dk = {problem.gradient.data(), DType::kF32, 0, 0, 0};
+      EXPECT_TRUE(stream.Forward({&problem.args, 1}, {algorithm}).ok());
+      for (float lse : problem.lse) {
+        EXPECT_NEAR(lse, std::log(static_cast<double>(len)), 1e-5);
+      }
+      EXPECT_TRUE(stream.Backward({&problem.backward, 1}, {algorithm}).ok());
+    }
+  }
+  small_done.count_down();
+  caller.join();
 }
 
 TEST_F(CpuStreamTest, SeveralStreamsComputeAtOnce) {
