@@ -16,6 +16,7 @@ using testing::CheckForward;
 using testing::OnEveryTarget;
 using testing::ProblemOptions;
 using testing::RandomProblem;
+using testing::Slack;
 
 // How many random problems; sanitizers run tens of times slower.
 #if defined(__SANITIZE_THREAD__)
@@ -38,16 +39,20 @@ class CpuBackendTest : public ::testing::Test {
   }
 
   ::testing::AssertionResult Forward(const RandomProblem& problem,
-                                     const GroupOptions& options = {}) {
-    return CheckForward(problem, [&](const ForwardArgs& args) {
+                                     const GroupOptions& options = {},
+                                     Slack slack = Slack::kRoundings) {
+    const auto run = [&](const ForwardArgs& args) {
       return stream_->Forward({&args, 1}, options);
-    });
+    };
+    return CheckForward(problem, run, slack);
   }
   ::testing::AssertionResult Backward(const RandomProblem& problem,
-                                      const GroupOptions& options = {}) {
-    return CheckBackward(problem, [&](const BackwardArgs& args) {
+                                      const GroupOptions& options = {},
+                                      Slack slack = Slack::kRoundings) {
+    const auto run = [&](const BackwardArgs& args) {
       return stream_->Backward({&args, 1}, options);
-    });
+    };
+    return CheckBackward(problem, run, slack);
   }
 
   std::unique_ptr<Backend> backend_;
@@ -84,6 +89,36 @@ TEST_F(CpuBackendTest, IsAccurateOverManyTiles) {
       ASSERT_TRUE(Backward(problem));
     }
   });
+}
+
+// Enough elements for errors to be told apart from luck.
+bool IsLarge(const RandomProblem& problem) {
+  const Problem& p = problem.problem();
+  int64_t columns = 0;
+  for (const KvSegment& s : p.kv) columns += s.len;
+  return p.batch * p.q_heads * p.q_len >= 256 && p.q_len >= 64 &&
+         columns >= 64 && p.head_dim >= 16 && p.value_dim >= 16;
+}
+
+TEST_F(CpuBackendTest, LargeProblemsNeedNoSlack) {
+  ProblemOptions options;
+  options.max_q_len = options.max_kv_len = 200;
+  options.max_segments = 2;
+  options.max_dim = 128;
+  options.empty_sizes = options.odd_scales = false;
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    options.dtypes = {dtype};
+    int tried = 0;
+    for (int seed = 0; tried < 1 + kScale / 3; ++seed) {
+      const RandomProblem problem(seed, options);
+      if (!IsLarge(problem)) continue;
+      ++tried;
+      OnEveryTarget([&] {
+        EXPECT_TRUE(Forward(problem, {}, Slack::kNone));
+        EXPECT_TRUE(Backward(problem, {}, Slack::kNone));
+      });
+    }
+  }
 }
 
 TEST_F(CpuBackendTest, RunsTheReferenceAlgorithmsWhenAsked) {
