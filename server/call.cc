@@ -1,6 +1,7 @@
 #include "server/call.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "proto/grpc_status.h"
@@ -8,6 +9,17 @@
 #include "server/identity.h"
 
 namespace attnd::server {
+namespace {
+
+// gRPC's largest time stands for none; as a time it would lie in 2262.
+absl::Time Deadline(std::chrono::system_clock::time_point deadline) {
+  if (deadline == std::chrono::system_clock::time_point::max()) {
+    return absl::InfiniteFuture();
+  }
+  return absl::FromChrono(deadline);
+}
+
+}  // namespace
 
 Call::Call(const ServiceParts& parts) : parts_(parts) {
   set_request(&request_);
@@ -22,7 +34,7 @@ void Call::Start(Op op, grpc::CallbackServerContext& context) {
   started_ = absl::Now();
   context_ = &context;
   method_ = op == Op::kForward ? Method::kForward : Method::kBackward;
-  deadline_ = absl::FromChrono(context.deadline());
+  deadline_ = Deadline(context.deadline());
   received_bytes_ = static_cast<int64_t>(request_.Length());
   const absl::Status status = Submit(op);
   if (status.ok()) return;
