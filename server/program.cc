@@ -1,10 +1,8 @@
 #include "server/program.h"
 
-#include <malloc.h>
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -18,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/heap.h"
 #include "server/server.h"
 #include "server/version.h"
 
@@ -164,17 +163,6 @@ sigset_t BlockSignals() {
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   return signals;
-}
-
-// Bounds what glibc keeps of freed memory, which no account sees: every arena
-// would keep its own share of what gRPC received at its busiest. Up to a
-// sixteenth of the limit stays at hand, as fresh pages cost more than the copy
-// into them.
-void LimitHeap(int64_t memory_limit_bytes) {
-  mallopt(M_ARENA_MAX, 2);
-  mallopt(M_MMAP_THRESHOLD, 1 << 20);
-  mallopt(M_TRIM_THRESHOLD, static_cast<int>(std::clamp<int64_t>(
-                                memory_limit_bytes / 16, 1 << 20, 1 << 30)));
 }
 
 [[noreturn]] void ExitNow(int code) {

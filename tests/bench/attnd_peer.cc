@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "attnd/client.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "server/heap.h"
 #include "server/server.h"
 #include "tests/bench/peer_process.h"
 #include "tests/server/fakes/identity_backend.h"
@@ -31,7 +32,9 @@ void Serve(std::unique_ptr<Backend> backend) {
   std::vector<std::unique_ptr<Backend>> backends;
   backends.push_back(std::move(backend));
   server::ServerOptions options;
-  options.scheduler.run_here_flops = server::kRunHereFlops;  // as attnd does
+  // As attnd does.
+  options.scheduler.run_here_flops = server::kRunHereFlops;
+  server::LimitHeap(options.memory_limit_bytes);
   std::unique_ptr<server::Server> server =
       Get(server::Server::Start(options, std::move(backends)));
   ServeUntilParentIsDone(server->port());
@@ -39,9 +42,7 @@ void Serve(std::unique_ptr<Backend> backend) {
 
 }  // namespace
 
-void ServeAttndCopying() {
-  Serve(std::make_unique<server::IdentityBackend>());
-}
+void ServeAttndCopying() { Serve(std::make_unique<server::IdentityBackend>()); }
 
 void ServeAttndOnCpu() { Serve(Get(CreateCpuBackend({}))); }
 

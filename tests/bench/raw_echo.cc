@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "attn/v1/attention.grpc.pb.h"
+#include "server/heap.h"
+#include "server/options.h"
 #include "tests/bench/echo_peers.h"
 #include "tests/bench/peer_process.h"
 
@@ -112,6 +114,8 @@ class Done {
 }  // namespace
 
 void ServeRawEcho() {
+  // The same allocator as attnd's.
+  server::LimitHeap(server::ServerOptions().memory_limit_bytes);
   RawEcho service;
   int port = 0;
   grpc::ServerBuilder builder;
