@@ -184,29 +184,31 @@ TEST_F(LiveServerTest, CancelledCallsEndAndTheServerServesOn) {
 }
 
 TEST_F(LiveServerTest, RetriesWaitForRoomInAFullQueue) {
-  constexpr int kCalls = 8;
+  constexpr int kCalls = 4;  // few enough for the budget of a burst
   ClientOptions options;
   options.max_attempts = 100;
   options.retry_budget = 1;
   Start(options, {"--max_queue_requests=1", "--max_batch_requests=1"});
-  // Long enough for one to be queued, and the others refused.
-  std::vector<std::unique_ptr<Example>> examples;
   std::vector<float> kv(1024 * 64, 0.25f);
-  absl::BlockingCounter answers(kCalls);
-  int attempts = 0;
-  for (int i = 0; i < kCalls; ++i) {
-    examples.push_back(std::make_unique<Example>(2048, 64));
-    ForwardCall& call = examples.back()->call;
-    call.k = call.v = {DType::kF32, {1, 1024, 1, 64}, kv.data()};
-    client_->ForwardAsync(call, {absl::Seconds(120)},
-                          [&](absl::StatusOr<Report> report) {
-                            EXPECT_TRUE(report.ok()) << report.status();
-                            if (report.ok()) attempts += report->attempts;
-                            answers.DecrementCount();
-                          });
+  int calls = 0, attempts = 0;
+  // Until one has found the queue full: a fast server may empty it in time.
+  while (attempts == calls) {
+    std::vector<std::unique_ptr<Example>> examples;
+    absl::BlockingCounter answers(kCalls);
+    for (int i = 0; i < kCalls; ++i, ++calls) {
+      examples.push_back(std::make_unique<Example>(2048, 64));
+      ForwardCall& call = examples.back()->call;
+      call.k = call.v = {DType::kF32, {1, 1024, 1, 64}, kv.data()};
+      client_->ForwardAsync(call, {absl::Seconds(120)},
+                            [&](absl::StatusOr<Report> report) {
+                              EXPECT_TRUE(report.ok()) << report.status();
+                              attempts += report.ok() ? report->attempts : 1;
+                              answers.DecrementCount();
+                            });
+    }
+    answers.Wait();
+    ASSERT_LT(calls, 1000);
   }
-  answers.Wait();
-  EXPECT_GT(attempts, kCalls);
 }
 
 // Deadlines that pass at any moment of an upload: gRPC may say so while it
