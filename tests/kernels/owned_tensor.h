@@ -33,6 +33,8 @@ class OwnedTensor {
   bool GapsIntact() const;
   // All elements in the order [batch, tokens, heads, dim].
   std::vector<double> Values() const;
+  // All memory, gaps included.
+  const std::vector<uint8_t>& bytes() const { return bytes_; }
 
   int64_t batch() const { return batch_; }
   int64_t tokens() const { return tokens_; }
@@ -68,6 +70,7 @@ class OwnedRows {
   void Poison() { tensor_.Poison(); }
   bool GapsIntact() const { return tensor_.GapsIntact(); }
   std::vector<double> Values() const { return tensor_.Values(); }
+  const std::vector<uint8_t>& bytes() const { return tensor_.bytes(); }
 
  private:
   OwnedTensor tensor_;

@@ -87,6 +87,8 @@ void RandomProblem::DrawSizes() {
   };
   p.head_dim = dim();
   p.value_dim = Chance(0.5) ? p.head_dim : dim();
+  if (options_.head_dim != 0) p.head_dim = options_.head_dim;
+  if (options_.value_dim != 0) p.value_dim = options_.value_dim;
   p.q.dtype = options_.dtypes[Int(0, options_.dtypes.size() - 1)];
   if (options_.lens && Chance(0.4))
     for (int64_t b = 0; b < p.batch; ++b)

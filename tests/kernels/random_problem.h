@@ -25,9 +25,10 @@ struct ProblemOptions {
   int64_t max_kv_heads = 2;
   int64_t max_group = 3;
   int64_t max_dim = 256;
-  bool empty_sizes = true;  // zero batch, lengths and segments
-  bool lens = true;         // per-sequence lengths
-  bool masks = true;        // causal, windows, positions
+  int64_t head_dim = 0, value_dim = 0;  // 0: drawn
+  bool empty_sizes = true;              // zero batch, lengths and segments
+  bool lens = true;                     // per-sequence lengths
+  bool masks = true;                    // causal, windows, positions
   bool bias = true;
   bool softcap = true;
   bool odd_scales = true;  // negative, zero, large

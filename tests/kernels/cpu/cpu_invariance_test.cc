@@ -1,9 +1,12 @@
 // The same sequence gives the same bits, whatever runs beside it.
 
+#include <bit>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/random_problem.h"
@@ -11,116 +14,127 @@
 namespace attnd {
 namespace {
 
+using testing::OwnedRows;
+using testing::OwnedTensor;
 using testing::ProblemOptions;
 using testing::RandomProblem;
 
-using Values = std::vector<std::vector<double>>;
+// How many random problems of each shape; sanitizers run tens of times slower.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr uint32_t kProblems = 2;
+#else
+constexpr uint32_t kProblems = 12;
+#endif
 
-// Several blocks of lanes and tiles.
-ProblemOptions Options() {
-  ProblemOptions options;
-  options.max_batch = 3;
-  options.max_q_len = 250;
-  options.max_kv_len = 250;
-  options.max_dim = 2;  // so that groups of equal dims are easily drawn
-  return options;
+// The memory of every output, in the output's own type.
+using Bits = std::vector<std::vector<uint8_t>>;
+
+struct Device {
+  explicit Device(int threads)
+      : backend(CreateCpuBackend({.threads = threads}).value()),
+        stream(backend->NewStream().value()) {}
+  std::unique_ptr<Backend> backend;
+  std::unique_ptr<Stream> stream;
+};
+
+using Group = std::vector<const RandomProblem*>;
+
+// Every output of each problem, all of them run as one group.
+std::vector<Bits> Forward(const Device& device, const Group& problems) {
+  std::vector<RandomProblem::ForwardOutputs> out;
+  for (const RandomProblem* p : problems) {
+    out.push_back(p->MakeForwardOutputs());
+  }
+  std::vector<ForwardArgs> group;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    group.push_back(problems[i]->Forward(out[i]));
+  }
+  EXPECT_TRUE(device.stream->Forward(group, {}).ok());
+  std::vector<Bits> bits;
+  for (const auto& o : out) bits.push_back({o.o.bytes(), o.lse.bytes()});
+  return bits;
 }
 
-class CpuInvarianceTest : public ::testing::Test {
+std::vector<Bits> Backward(const Device& device, const Group& problems) {
+  std::vector<RandomProblem::BackwardOutputs> out;
+  for (const RandomProblem* p : problems) {
+    out.push_back(p->MakeBackwardOutputs());
+  }
+  std::vector<BackwardArgs> group;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    group.push_back(problems[i]->Backward(out[i]));
+  }
+  EXPECT_TRUE(device.stream->Backward(group, {}).ok());
+  std::vector<Bits> bits;
+  for (const auto& o : out) {
+    bits.push_back({o.dq.bytes()});
+    for (const OwnedTensor& t : o.dk) bits.back().push_back(t.bytes());
+    for (const OwnedTensor& t : o.dv) bits.back().push_back(t.bytes());
+  }
+  return bits;
+}
+
+struct Shape {
+  DType dtype;
+  int64_t head_dim, value_dim;
+};
+
+class CpuInvarianceTest : public ::testing::TestWithParam<Shape> {
  protected:
-  struct Device {
-    std::unique_ptr<Backend> backend;
-    std::unique_ptr<Stream> stream;
-  };
-
-  static Device MakeDevice(int threads) {
-    Device device;
-    device.backend = CreateCpuBackend({.threads = threads}).value();
-    device.stream = device.backend->NewStream().value();
-    return device;
-  }
-
-  // Every output of each problem, all of them run as one group.
-  static std::vector<Values> Forward(
-      Stream& stream, const std::vector<const RandomProblem*>& problems) {
-    std::vector<RandomProblem::ForwardOutputs> out;
-    for (const RandomProblem* p : problems) {
-      out.push_back(p->MakeForwardOutputs());
-    }
-    std::vector<ForwardArgs> group;
-    for (size_t i = 0; i < problems.size(); ++i) {
-      group.push_back(problems[i]->Forward(out[i]));
-    }
-    EXPECT_TRUE(stream.Forward(group, {}).ok());
-    std::vector<Values> values;
-    for (const auto& o : out) {
-      values.push_back({});
-      if (o.o) values.back().push_back(o.o.Values());
-      if (o.lse) values.back().push_back(o.lse.Values());
-    }
-    return values;
-  }
-
-  static std::vector<Values> Backward(
-      Stream& stream, const std::vector<const RandomProblem*>& problems) {
-    std::vector<RandomProblem::BackwardOutputs> out;
-    for (const RandomProblem* p : problems) {
-      out.push_back(p->MakeBackwardOutputs());
-    }
-    std::vector<BackwardArgs> group;
-    for (size_t i = 0; i < problems.size(); ++i) {
-      group.push_back(problems[i]->Backward(out[i]));
-    }
-    EXPECT_TRUE(stream.Backward(group, {}).ok());
-    std::vector<Values> values;
-    for (const auto& o : out) {
-      values.push_back({});
-      if (o.dq) values.back().push_back(o.dq.Values());
-      for (const auto* kv : {&o.dk, &o.dv}) {
-        for (const auto& t : *kv) {
-          if (t) values.back().push_back(t.Values());
-        }
-      }
-    }
-    return values;
+  // Several blocks of lanes and tiles.
+  static ProblemOptions Options() {
+    ProblemOptions options;
+    options.dtypes = {GetParam().dtype};
+    options.head_dim = GetParam().head_dim;
+    options.value_dim = GetParam().value_dim;
+    options.max_q_len = options.max_kv_len = 250;
+    options.max_segments = options.max_group = 2;
+    return options;
   }
 };
 
-TEST_F(CpuInvarianceTest, AnyGroupAndAnyThreadCountGiveTheSameBits) {
-  // Problems that may share a group: equal type and dims.
+TEST_P(CpuInvarianceTest, AnyGroupAndAnyThreadCountGiveTheSameBits) {
   std::vector<std::unique_ptr<RandomProblem>> owned;
-  std::vector<const RandomProblem*> group;
-  for (uint32_t seed = 0; group.size() < 40; ++seed) {
-    auto problem = std::make_unique<RandomProblem>(seed, Options());
-    const Problem& p = problem->problem();
-    if (p.dtype() != DType::kF32 || p.head_dim != 2 || p.value_dim != 2) {
-      continue;
-    }
-    group.push_back(problem.get());
-    owned.push_back(std::move(problem));
+  Group group;
+  for (uint32_t seed = 0; seed < kProblems; ++seed) {
+    owned.push_back(std::make_unique<RandomProblem>(seed, Options()));
+    group.push_back(owned.back().get());
   }
+  const Group reversed(group.rbegin(), group.rend());
 
-  const Device one = MakeDevice(1);
-  std::vector<Values> forward, backward;
+  const Device one(1);
+  std::vector<Bits> forward, backward;
   for (const RandomProblem* p : group) {
-    forward.push_back(Forward(*one.stream, {p})[0]);
-    backward.push_back(Backward(*one.stream, {p})[0]);
+    forward.push_back(Forward(one, {p})[0]);
+    backward.push_back(Backward(one, {p})[0]);
   }
   for (int threads : {1, 2, 3, 7}) {
-    const Device device = MakeDevice(threads);
-    EXPECT_EQ(Forward(*device.stream, group), forward) << threads;
-    EXPECT_EQ(Backward(*device.stream, group), backward) << threads;
-    const std::vector<const RandomProblem*> reversed(group.rbegin(),
-                                                     group.rend());
-    std::vector<Values> got = Forward(*device.stream, reversed);
-    EXPECT_EQ(std::vector<Values>(got.rbegin(), got.rend()), forward);
+    SCOPED_TRACE(threads);
+    const Device device(threads);
+    EXPECT_TRUE(Forward(device, group) == forward);
+    EXPECT_TRUE(Backward(device, group) == backward);
+    std::vector<Bits> got = Forward(device, reversed);
+    EXPECT_TRUE(std::vector<Bits>(got.rbegin(), got.rend()) == forward);
+    got = Backward(device, reversed);
+    EXPECT_TRUE(std::vector<Bits>(got.rbegin(), got.rend()) == backward);
     for (size_t i = 0; i < group.size(); ++i) {
-      ASSERT_EQ(Forward(*device.stream, {group[i]})[0], forward[i])
+      EXPECT_TRUE(Forward(device, {group[i]})[0] == forward[i])
           << group[i]->Describe();
-      ASSERT_EQ(Backward(*device.stream, {group[i]})[0], backward[i])
+      EXPECT_TRUE(Backward(device, {group[i]})[0] == backward[i])
           << group[i]->Describe();
     }
   }
+}
+
+ConstTensorView Only(ConstTensorView view, int64_t b) {
+  view.data = static_cast<const std::byte*>(view.data) +
+              SizeOf(view.dtype) * b * view.batch_stride;
+  return view;
+}
+
+ConstRowView Only(ConstRowView view, int64_t b) {
+  view.data += b * view.batch_stride;
+  return view;
 }
 
 // Sequence b of `p` with nothing around it: its own lengths, no padding.
@@ -128,67 +142,133 @@ Problem Alone(const Problem& p, int64_t b, std::vector<KvSegment>* segments) {
   const auto only = [b](absl::Span<const int64_t> values) {
     return values.empty() ? values : values.subspan(b, 1);
   };
-  const auto from = [b](ConstTensorView view) {
-    view.data = static_cast<const std::byte*>(view.data) +
-                SizeOf(view.dtype) * b * view.batch_stride;
-    return view;
-  };
   Problem alone = p;
   alone.batch = 1;
   alone.q_len = QLen(p, b);
   alone.q_lens = {};
   alone.q_starts = only(p.q_starts);
-  alone.q = from(p.q);
+  alone.q = Only(p.q, b);
   segments->assign(p.kv.begin(), p.kv.end());
   for (KvSegment& s : *segments) {
     s.len = KvLen(s, b);
     s.lens = {};
     s.positions.starts = only(s.positions.starts);
-    s.k = from(s.k);
-    s.v = from(s.v);
+    s.k = Only(s.k, b);
+    s.v = Only(s.v, b);
   }
   alone.kv = *segments;
   return alone;
 }
 
-TEST_F(CpuInvarianceTest, ASequenceAloneGivesTheBitsItGivesInABatch) {
-  ProblemOptions options = Options();
-  options.bias = false;  // its columns would move with the padding
-  options.max_dim = 40;
-  const Device device = MakeDevice(2);
-  for (uint32_t seed = 0; seed < 60; ++seed) {
-    const RandomProblem problem(seed, options);
-    const Problem& p = problem.problem();
-    auto out = problem.MakeForwardOutputs();
-    const ForwardArgs args = problem.Forward(out);
-    if (!args.lse) continue;
-    ASSERT_TRUE(device.stream->Forward({&args, 1}, {}).ok());
-    for (int64_t b = 0; b < p.batch; ++b) {
-      std::vector<KvSegment> segments;
-      ForwardArgs alone;
-      alone.problem = Alone(p, b, &segments);
-      const int64_t rows = alone.problem.q_len;
-      std::vector<float> lse(p.q_heads * rows);
-      std::vector<float> o(p.q_heads * rows * p.value_dim);
-      alone.lse = {lse.data(), 0, rows};
-      alone.o = {o.data(), DType::kF32, 0, p.q_heads * p.value_dim,
-                 p.value_dim};
-      ASSERT_TRUE(device.stream->Forward({&alone, 1}, {}).ok());
-      for (int64_t h = 0; h < p.q_heads; ++h) {
-        for (int64_t i = 0; i < rows; ++i) {
-          ASSERT_EQ(out.lse.Get(b, h, i), lse[h * rows + i])
-              << problem.Describe();
-          if (!out.o || out.o.dtype() != DType::kF32) continue;
-          for (int64_t d = 0; d < p.value_dim; ++d) {
-            ASSERT_EQ(out.o.Get(b, i, h, d),
-                      o[(i * p.q_heads + h) * p.value_dim + d])
-                << problem.Describe();
-          }
+// The output of sequence b, alone: as `t`, but of `tokens` tokens.
+OwnedTensor AloneLike(const OwnedTensor& t, int64_t tokens) {
+  return t ? OwnedTensor(t.dtype(), 1, tokens, t.heads(), t.dim())
+           : OwnedTensor();
+}
+
+// Whether `alone` is sequence b of `batch`, bit by bit.
+bool IsSequence(const OwnedTensor& alone, const OwnedTensor& batch, int64_t b) {
+  if (!alone) return true;
+  for (int64_t t = 0; t < alone.tokens(); ++t) {
+    for (int64_t h = 0; h < alone.heads(); ++h) {
+      for (int64_t d = 0; d < alone.dim(); ++d) {
+        if (std::bit_cast<uint64_t>(alone.Get(0, t, h, d)) !=
+            std::bit_cast<uint64_t>(batch.Get(b, t, h, d))) {
+          return false;
         }
       }
     }
   }
+  return true;
 }
+
+void CheckForwardAlone(const Device& device, const RandomProblem& problem) {
+  const Problem& p = problem.problem();
+  auto out = problem.MakeForwardOutputs();
+  const ForwardArgs args = problem.Forward(out);
+  ASSERT_TRUE(device.stream->Forward({&args, 1}, {}).ok());
+  for (int64_t b = 0; b < p.batch; ++b) {
+    std::vector<KvSegment> segments;
+    ForwardArgs alone;
+    alone.problem = Alone(p, b, &segments);
+    const int64_t rows = alone.problem.q_len;
+    OwnedTensor o = AloneLike(out.o, rows);
+    OwnedRows lse(1, p.q_heads, rows);
+    alone.o = o.view();
+    alone.lse = lse.view();
+    ASSERT_TRUE(device.stream->Forward({&alone, 1}, {}).ok());
+    ASSERT_TRUE(IsSequence(o, out.o, b)) << problem.Describe();
+    for (int64_t h = 0; out.lse && h < p.q_heads; ++h) {
+      for (int64_t i = 0; i < rows; ++i) {
+        ASSERT_EQ(out.lse.Get(b, h, i), lse.Get(0, h, i)) << problem.Describe();
+      }
+    }
+  }
+}
+
+void CheckBackwardAlone(const Device& device, const RandomProblem& problem) {
+  auto out = problem.MakeBackwardOutputs();
+  const BackwardArgs args = problem.Backward(out);
+  ASSERT_TRUE(device.stream->Backward({&args, 1}, {}).ok());
+  for (int64_t b = 0; b < args.problem.batch; ++b) {
+    std::vector<KvSegment> segments;
+    BackwardArgs alone = args;
+    alone.problem = Alone(args.problem, b, &segments);
+    alone.d_o = Only(args.d_o, b);
+    alone.o = Only(args.o, b);
+    alone.lse = Only(args.lse, b);
+    alone.delta = Only(args.delta, b);
+    alone.d_lse = Only(args.d_lse, b);
+    OwnedTensor dq = AloneLike(out.dq, alone.problem.q_len);
+    alone.dq = dq.view();
+    std::vector<OwnedTensor> dk(segments.size()), dv(segments.size());
+    for (size_t n = 0; n < segments.size(); ++n) {
+      dk[n] = AloneLike(out.dk[n], segments[n].len);
+      dv[n] = AloneLike(out.dv[n], segments[n].len);
+      segments[n].dk = dk[n].view();
+      segments[n].dv = dv[n].view();
+    }
+    ASSERT_TRUE(device.stream->Backward({&alone, 1}, {}).ok());
+    ASSERT_TRUE(IsSequence(dq, out.dq, b)) << problem.Describe();
+    for (size_t n = 0; n < segments.size(); ++n) {
+      ASSERT_TRUE(IsSequence(dk[n], out.dk[n], b)) << problem.Describe();
+      ASSERT_TRUE(IsSequence(dv[n], out.dv[n], b)) << problem.Describe();
+    }
+  }
+}
+
+TEST_P(CpuInvarianceTest, ASequenceAloneGivesTheBitsItGivesInABatch) {
+  ProblemOptions options = Options();
+  options.bias = false;  // its columns would move with the padding
+  const Device device(2);
+  for (uint32_t seed = 100; seed < 100 + kProblems; ++seed) {
+    const RandomProblem problem(seed, options);
+    CheckForwardAlone(device, problem);
+    CheckBackwardAlone(device, problem);
+  }
+}
+
+std::vector<Shape> Shapes() {
+  std::vector<Shape> shapes;
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (int64_t dim : {2, 40, 64, 128, 256}) {
+      shapes.push_back({dtype, dim, dim});
+    }
+    shapes.push_back({dtype, 72, 128});
+  }
+  return shapes;
+}
+
+std::string Name(const ::testing::TestParamInfo<Shape>& info) {
+  const Shape& shape = info.param;
+  return absl::StrCat(shape.dtype == DType::kF32   ? "F32"
+                      : shape.dtype == DType::kF16 ? "F16"
+                                                   : "Bf16",
+                      "Dims", shape.head_dim, "And", shape.value_dim);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, CpuInvarianceTest, ::testing::ValuesIn(Shapes()),
+                         Name);
 
 }  // namespace
 }  // namespace attnd
