@@ -17,6 +17,10 @@ namespace {
 namespace pb = ::attn::v1;
 using server::RandomTensor;
 
+// A forward of 144 KiB that takes two cores kSlowTime at the very least.
+constexpr int64_t kSlowLen = 12288;
+constexpr absl::Duration kSlowTime = absl::Milliseconds(20);
+
 grpc::ByteBuffer ToBuffer(const std::string& bytes) {
   const grpc::Slice slice(bytes);
   return grpc::ByteBuffer(&slice, 1);
@@ -36,6 +40,14 @@ std::string SomeForward(int64_t len, int64_t heads, int64_t dim) {
   return m.SerializeAsString();
 }
 
+std::string SlowForward() {
+  pb::ForwardRequest m;
+  for (pb::Tensor* tensor : {m.mutable_q(), m.mutable_k(), m.mutable_v()}) {
+    *tensor = RandomTensor({1, kSlowLen, 1, 1});
+  }
+  return m.SerializeAsString();
+}
+
 std::string SomeBackward(int64_t len, int64_t heads, int64_t dim) {
   pb::BackwardRequest m;
   SetInputs(len, heads, dim, m);
@@ -50,6 +62,10 @@ std::string SomeBackward(int64_t len, int64_t heads, int64_t dim) {
 struct MixedLoad::Call {
   grpc::ClientContext context;
   grpc::ByteBuffer response;
+  Op op = Op::kForward;
+  int connection = 0;
+  int number = 0;  // in the order they started
+  absl::Time started;
 };
 
 MixedLoad::MixedLoad(const std::vector<std::string>& targets, Mix mix) {
@@ -83,7 +99,7 @@ void MixedLoad::AddLarge() {
     *m.mutable_k() = RandomTensor({1, len, 1, 128});
     *m.mutable_v() = RandomTensor({1, len, 1, 128});
     Add(3, Op::kForward, m.SerializeAsString());
-    Add(1, Op::kForward, m.SerializeAsString(), End::kCancelled);
+    Add(1, Op::kForward, m.SerializeAsString(), End::kCancelledAtOnce);
   }
 }
 
@@ -96,10 +112,8 @@ void MixedLoad::AddEverything() {
   Add(2, Op::kForward, SomeForward(512, 8, 64));
   Add(10, Op::kBackward, SomeBackward(20, 2, 32));
   Add(3, Op::kBackward, SomeBackward(100, 4, 64));
-  Add(8, Op::kForward, SomeForward(64, 4, 64), End::kCancelled);
-  Add(2, Op::kForward, SomeForward(512, 8, 64), End::kCancelled);
-  Add(4, Op::kBackward, SomeBackward(20, 2, 32), End::kDeadline);
-  Add(4, Op::kForward, SomeForward(200, 4, 64), End::kDeadline);
+  Add(8, Op::kForward, SlowForward(), End::kCancelledOnServer);
+  Add(5, Op::kForward, SlowForward(), End::kDeadline);
   const std::vector<server::BadRequest> bad = server::BadRequests();
   for (int i = 0; kinds_.size() < 100; ++i) {
     Add(1, bad[5 * i % bad.size()].op, bad[5 * i % bad.size()].bytes);
@@ -113,29 +127,54 @@ void MixedLoad::Run(int calls) {
       changed_.wait(lock, [this] { return running_ < kAtOnce; });
       ++running_;
     }
-    Start(kinds_[started_ % kinds_.size()], *stubs_[started_ % stubs_.size()]);
+    Start(kinds_[started_ % kinds_.size()], started_ % stubs_.size());
   }
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return running_ == 0; });
 }
 
-void MixedLoad::Start(const Kind& kind, grpc::GenericStub& stub) {
+void MixedLoad::Start(const Kind& kind, int connection) {
   auto call = std::make_shared<Call>();
-  const bool counted = kind.end == End::kItself;
+  call->op = kind.op;
+  call->connection = connection;
+  call->number = started_;
+  call->started = absl::Now();
   call->context.set_deadline(absl::ToChronoTime(
-      absl::Now() + (kind.end == End::kDeadline ? absl::Milliseconds(2)
-                                                : absl::Seconds(60))));
-  stub.UnaryCall(&call->context,
-                 kind.op == Op::kForward ? "/attn.v1.AttentionService/Forward"
-                                         : "/attn.v1.AttentionService/Backward",
-                 grpc::StubOptions(), &kind.request, &call->response,
-                 [this, call, counted](const grpc::Status& status) {
-                   if (counted) ++codes_.at(status.error_code());
-                   std::lock_guard lock(mutex_);
-                   --running_;
-                   changed_.notify_all();
-                 });
-  if (kind.end == End::kCancelled) call->context.TryCancel();
+      call->started +
+      (kind.end == End::kDeadline ? kSlowTime / 2 : absl::Seconds(60))));
+  stubs_[connection]->UnaryCall(
+      &call->context,
+      kind.op == Op::kForward ? "/attn.v1.AttentionService/Forward"
+                              : "/attn.v1.AttentionService/Backward",
+      grpc::StubOptions(), &kind.request, &call->response,
+      [this, call](const grpc::Status& status) {
+        Ended(call, status.error_code());
+      });
+  if (kind.end == End::kCancelledAtOnce) call->context.TryCancel();
+  if (kind.end == End::kCancelledOnServer) {
+    std::lock_guard lock(mutex_);
+    to_cancel_.push_back(call);
+  }
+}
+
+// A call whose successor on the same connection has been answered is on the
+// server. It is cancelled then if its own answer is surely still to be
+// computed: an answer that crosses the cancel would be counted differently
+// here and there. Otherwise it runs to its end.
+void MixedLoad::Ended(const std::shared_ptr<Call>& call, int code) {
+  std::lock_guard lock(mutex_);
+  ++codes_[static_cast<int>(call->op)].at(code);
+  const absl::Time now = absl::Now();
+  to_cancel_.remove_if([&](const std::shared_ptr<Call>& other) {
+    if (other == call || now - other->started > kSlowTime * 3 / 4) return true;
+    if (other->connection != call->connection || other->number > call->number) {
+      return false;
+    }
+    other->context.TryCancel();
+    return true;
+  });
+  --running_;
+  changed_.notify_all();
 }
 
 }  // namespace attnd::testing

@@ -5,9 +5,9 @@
 // requests that are refused, cancelled, or past their deadline.
 
 #include <array>
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,13 +20,14 @@
 
 namespace attnd::testing {
 
+// The server has two compute threads: some requests must take their time.
 class MixedLoad {
  public:
   // Calls go round over `targets`, a connection each.
   enum class Mix {
     kEverything,
-    // Forwards of 6 to 36 MiB, one in four cancelled, and as many of 16,384
-    // sequences without a token.
+    // Forwards of 6 to 36 MiB, one in four cancelled as soon as it is sent,
+    // and as many of 16,384 sequences without a token.
     kLarge,
   };
   explicit MixedLoad(const std::vector<std::string>& targets,
@@ -35,13 +36,18 @@ class MixedLoad {
   // Sends `calls` more, `kAtOnce` at a time, and returns once all have ended.
   void Run(int calls);
 
-  // What clients saw so far, by code (0 to 16). Calls that the client ended
-  // itself, by cancelling or by its deadline, are not counted.
-  const std::array<std::atomic<int>, 17>& codes() const { return codes_; }
+  // Every call so far by its method and the code (0 to 16) that the client saw.
+  using Codes = std::array<int, 17>;
+  const Codes& codes(Op op) const { return codes_[static_cast<int>(op)]; }
 
  private:
   static constexpr int kAtOnce = 16;
-  enum class End { kItself, kCancelled, kDeadline };
+  enum class End {
+    kItself,
+    kCancelledAtOnce,    // perhaps before the server sees it
+    kCancelledOnServer,  // once a later call on its connection has ended
+    kDeadline,           // of 10 ms
+  };
   struct Kind {
     Op op = Op::kForward;
     grpc::ByteBuffer request;
@@ -52,15 +58,18 @@ class MixedLoad {
   void Add(int copies, Op op, const std::string& bytes, End end = End::kItself);
   void AddEverything();
   void AddLarge();
-  void Start(const Kind& kind, grpc::GenericStub& stub);
+  void Start(const Kind& kind, int connection);
+  void Ended(const std::shared_ptr<Call>& call, int code);
 
   std::vector<Kind> kinds_;
   std::vector<std::unique_ptr<grpc::GenericStub>> stubs_;
   int started_ = 0;
-  std::array<std::atomic<int>, 17> codes_{};
   std::mutex mutex_;
   std::condition_variable changed_;
   int running_ = 0;
+  Codes codes_[2] = {};
+  // Calls to cancel, in the order they started.
+  std::list<std::shared_ptr<Call>> to_cancel_;
 };
 
 }  // namespace attnd::testing

@@ -159,6 +159,7 @@ Usage ServerProcess::usage() const {
   for (const auto& task :
        std::filesystem::directory_iterator(folder + "/task", ignored)) {
     const std::string name = ReadFile(task.path() / "comm");
+    ++usage.all_threads;
     usage.threads += !absl::StartsWith(name, "default-execut") &&
                      !absl::StartsWith(name, "grpc_global_tim");
   }

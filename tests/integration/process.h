@@ -41,6 +41,7 @@ struct Usage {
   // Without gRPC's executor and timer threads, which it adds under load, up to
   // two a processor, and keeps.
   int threads = 0;
+  int all_threads = 0;
   int descriptors = 0;
 };
 

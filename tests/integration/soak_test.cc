@@ -2,14 +2,20 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <iostream>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "grpcpp/support/status.h"
+#include "kernels/attention.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/mixed_load.h"
 #include "tests/integration/process.h"
@@ -31,19 +37,38 @@ constexpr int64_t kSlack = 64 * kMiB;
 constexpr int64_t kGrowth = 32 * kMiB;
 constexpr int kWarmUp = 5000;
 constexpr int kCalls = kSanitized ? 10000 : 20000;
+// Calls that clients gave up: at least one in 40 by each way, of which the
+// server may see a few otherwise.
+constexpr int kGivenUp = kCalls / 40;
+constexpr int kFew = kCalls / 500;
+constexpr int kUnseen = kCalls / 500;
 
 std::string Text(const Usage& usage) {
-  return absl::StrFormat("%.1f MiB resident, peak %.1f, %d threads, %d fds",
-                         1.0 * usage.resident_bytes / kMiB,
-                         1.0 * usage.peak_resident_bytes / kMiB, usage.threads,
-                         usage.descriptors);
+  return absl::StrFormat(
+      "%.1f MiB resident, peak %.1f, %d threads (%d with gRPC's), %d fds",
+      1.0 * usage.resident_bytes / kMiB, 1.0 * usage.peak_resident_bytes / kMiB,
+      usage.threads, usage.all_threads, usage.descriptors);
 }
 
 class Soak {
  public:
+  using Counts = std::array<MixedLoad::Codes, 2>;  // by method and code
+  static std::string Name(int code) {
+    return code == 0
+               ? "OK"
+               : absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
+  }
+  static int Sum(const Counts& counts) {
+    int sum = 0;
+    for (const MixedLoad::Codes& codes : counts) {
+      sum = std::accumulate(codes.begin(), codes.end(), sum);
+    }
+    return sum;
+  }
+
   explicit Soak(const std::string& binary) {
     auto process = ServerProcess::Start(
-        binary, {"--memory_limit=256MiB", "--metrics_port=0"});
+        binary, {"--memory_limit=256MiB", "--threads=2", "--metrics_port=0"});
     EXPECT_TRUE(process.ok()) << process.status();
     process_ = *std::move(process);
   }
@@ -64,7 +89,7 @@ class Soak {
       late_ = process_->usage();
       Show(absl::StrCat("after ", calls + 5000), late_);
     }
-    ShowCodes(load);
+    Count(load);
   }
   // Far more than fits at once.
   void RunLarge() {
@@ -77,7 +102,7 @@ class Soak {
     load.Run(400);
     late_ = process_->usage();
     Show("after 400 large", late_);
-    ShowCodes(load);
+    Count(load);
   }
   // Polled until nothing moves, or 30 s.
   Usage Rest() {
@@ -95,6 +120,37 @@ class Soak {
   double AccountBytes() {
     return MetricValue(process_->Metrics(), "attnd_account_bytes").value_or(-1);
   }
+  // Calls that clients saw end with `code`.
+  int Seen(Op op, int code) const { return seen_[static_cast<int>(op)][code]; }
+  int Seen(int code) const {
+    return Seen(Op::kForward, code) + Seen(Op::kBackward, code);
+  }
+  // The same as the server counts them.
+  Counts ServerCounts() const {
+    const std::string metrics = process_->Metrics();
+    Counts counts;
+    for (int code = 0; code < 17; ++code) {
+      for (int op = 0; op < 2; ++op) {
+        counts[op][code] = static_cast<int>(
+            MetricValue(metrics,
+                        absl::StrFormat(
+                            "attnd_requests_total{code=\"%s\",method=\"%s\"}",
+                            Name(code), op == 0 ? "Forward" : "Backward"))
+                .value_or(-1));
+      }
+    }
+    return counts;
+  }
+  // Those, once all calls that clients saw are counted, or after 5 s.
+  Counts SettledServerCounts() const {
+    const absl::Time deadline = absl::Now() + absl::Seconds(5);
+    Counts counts = ServerCounts();
+    while (Sum(counts) < Sum(seen_) && absl::Now() < deadline) {
+      absl::SleepFor(absl::Milliseconds(20));
+      counts = ServerCounts();
+    }
+    return counts;
+  }
   int64_t growth() const {
     return late_.resident_bytes - early_.resident_bytes;
   }
@@ -105,12 +161,16 @@ class Soak {
   std::vector<std::string> Targets() const {
     return {process_->tcp(), process_->unix_socket(), process_->tcp()};
   }
-  void Load(int calls) { MixedLoad(Targets()).Run(calls); }
-  void ShowCodes(const MixedLoad& load) {
-    for (int code = 0; code < 17; ++code) {
-      if (load.codes()[code] == 0) continue;
-      std::cout << load.codes()[code] << " calls ended with code " << code
-                << "\n";
+  void Load(int calls) {
+    MixedLoad load(Targets());
+    load.Run(calls);
+    Count(load);
+  }
+  void Count(const MixedLoad& load) {
+    for (int op = 0; op < 2; ++op) {
+      for (int code = 0; code < 17; ++code) {
+        seen_[op][code] += load.codes(static_cast<Op>(op))[code];
+      }
     }
   }
   void Show(const std::string& when, const Usage& usage) {
@@ -118,13 +178,53 @@ class Soak {
   }
 
   std::unique_ptr<ServerProcess> process_;
+  Counts seen_ = {};
   Usage idle_, early_, late_;
 };
+
+// A server cannot know what became of an answer that a client gave up waiting
+// for: a cancel and a passed deadline both arrive as a reset stream, which it
+// tells apart by the time. Such calls end with one of these codes.
+bool GivenUp(int code) {
+  return code == grpc::StatusCode::CANCELLED ||
+         code == grpc::StatusCode::DEADLINE_EXCEEDED ||
+         code == grpc::StatusCode::UNKNOWN;
+}
+
+// The server's counts are the clients', by method and code. Codes that it sent
+// are exact. Of calls that clients gave up it may miss those that it never saw
+// whole, and take some for others.
+void ExpectCountsMatch(const Soak& soak) {
+  const Soak::Counts server = soak.SettledServerCounts();
+  for (const Op op : {Op::kForward, Op::kBackward}) {
+    int given_up_here = 0, given_up_there = 0;
+    for (int code = 0; code < 17; ++code) {
+      const int here = soak.Seen(op, code);
+      const int there = server[static_cast<int>(op)][code];
+      if (here + there == 0) continue;
+      std::cout << (op == Op::kForward ? "Forward " : "Backward ")
+                << Soak::Name(code) << ": " << here << " seen by clients, "
+                << there << " counted by the server\n";
+      if (GivenUp(code)) {
+        given_up_here += here;
+        given_up_there += there;
+        EXPECT_NEAR(here, there, kFew) << Soak::Name(code);
+      } else {
+        EXPECT_EQ(here, there) << Soak::Name(code);
+      }
+    }
+    EXPECT_LE(given_up_there, given_up_here);
+    EXPECT_GE(given_up_there, given_up_here - kUnseen);
+  }
+}
 
 TEST(Soak, MixedRequestsLeaveNothingBehind) {
   Soak soak(ATTND_BINARY);
   soak.WarmUp();
   soak.Run();
+  EXPECT_GT(soak.Seen(grpc::StatusCode::CANCELLED), kGivenUp);
+  EXPECT_GT(soak.Seen(grpc::StatusCode::DEADLINE_EXCEEDED), kGivenUp);
+  ExpectCountsMatch(soak);
   if (!kSanitized) {
     EXPECT_LE(soak.growth(), kGrowth);
     EXPECT_LE(soak.late().peak_resident_bytes, kMemoryLimit + kSlack);
@@ -133,6 +233,9 @@ TEST(Soak, MixedRequestsLeaveNothingBehind) {
   std::cout << "at rest: " << Text(rest) << "\n";
   EXPECT_EQ(soak.AccountBytes(), 0);
   EXPECT_LE(rest.threads, soak.idle().threads);
+  EXPECT_LE(rest.all_threads,
+            soak.idle().all_threads +
+                2 * static_cast<int>(std::thread::hardware_concurrency()) + 2);
   EXPECT_LE(rest.descriptors, soak.idle().descriptors);
 }
 
