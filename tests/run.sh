@@ -65,5 +65,7 @@ NINJA_STATUS='[%f/%t %es] ' cmake --build "build/$preset" -j "$jobs" "${targets[
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1 second_deadlock_stack=1 suppressions=$PWD/tests/tsan.supp}
+# All of them are there: a test that misses one fails instead of skipping.
+export ATTND_REQUIRE_TOOLS=1
 step "test ($preset)"
 ctest --preset "$preset" -j "$jobs" "${chosen[@]}" "$@"
