@@ -21,16 +21,52 @@ namespace {
 
 constexpr absl::Duration kDrain = absl::Seconds(2);
 
-std::unique_ptr<ServerProcess> StartAttnd() {
+std::unique_ptr<ServerProcess> StartAttnd(absl::Duration drain = kDrain) {
   auto process = ServerProcess::Start(
-      ATTND_BINARY, {"--drain_time=2s", "--memory_limit=256MiB"});
+      ATTND_BINARY, {"--drain_time=" + absl::FormatDuration(drain),
+                     "--memory_limit=256MiB", "--metrics_port=0"});
   EXPECT_TRUE(process.ok()) << process.status();
   return *std::move(process);
 }
 
 // Its exit status, which must come within the drain time and 5 s.
-int ExitStatus(ServerProcess& process) {
-  return process.Wait(kDrain + absl::Seconds(5)).value_or(-1);
+int ExitStatus(ServerProcess& process, absl::Duration drain = kDrain) {
+  return process.Wait(drain + absl::Seconds(5)).value_or(-1);
+}
+
+// Requests admitted and not yet answered.
+double Admitted(const ServerProcess& process) {
+  const std::string metrics = process.Metrics();
+  return MetricValue(metrics, "attnd_queue_requests").value_or(-1) +
+         MetricValue(metrics, "attnd_running_requests").value_or(-1);
+}
+
+// Polls until `done` says so; false after 60 s.
+template <typename Done>
+bool Within60Seconds(Done done) {
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (!done()) {
+    if (absl::Now() > deadline) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return true;
+}
+
+using Calls = std::vector<std::unique_ptr<PendingForward>>;
+
+// `count` calls of `request` on a connection each, returned once the server
+// has admitted them all and answered none.
+Calls AdmitAll(const ServerProcess& process, int count,
+               const attn::v1::ForwardRequest& request) {
+  Calls calls;
+  for (int i = 0; i < count; ++i) {
+    calls.push_back(
+        std::make_unique<PendingForward>(Connect(process.tcp()), request));
+  }
+  EXPECT_TRUE(Within60Seconds([&] { return Admitted(process) == count; }))
+      << Admitted(process) << " of " << count << "\n"
+      << process.log();
+  return calls;
 }
 
 TEST(Drain, AnIdleServerExitsAtOnce) {
@@ -41,6 +77,35 @@ TEST(Drain, AnIdleServerExitsAtOnce) {
   process->Signal(SIGTERM);
   EXPECT_EQ(ExitStatus(*process), 0) << process->log();
   EXPECT_LT(absl::Now() - start, kDrain);
+}
+
+TEST(Drain, WhatWasAdmittedGetsItsResult) {
+  constexpr absl::Duration kEnough = absl::Seconds(60);
+  const auto process = StartAttnd(kEnough);
+  const auto request = RandomForward(16384, 2, 1);
+  const Calls calls = AdmitAll(*process, 8, request);
+  process->Signal(SIGTERM);
+  for (const auto& call : calls) {
+    EXPECT_TRUE(call->Wait().ok()) << call->Wait();
+    EXPECT_EQ(call->response().o().data().size(), request.v().data().size());
+  }
+  // With nothing left to do it does not stay for the rest of the time.
+  EXPECT_EQ(ExitStatus(*process, absl::ZeroDuration()), 0) << process->log();
+}
+
+TEST(Drain, WhatIsNotDoneInTimeIsUnavailable) {
+  constexpr absl::Duration kShort = absl::Seconds(1);
+  const auto process = StartAttnd(kShort);
+  // Half a minute of work each.
+  const Calls calls = AdmitAll(*process, 4, RandomForward(131072, 4, 1));
+  const absl::Time start = absl::Now();
+  process->Signal(SIGTERM);
+  for (const auto& call : calls) {
+    EXPECT_TRUE(absl::IsUnavailable(call->Wait())) << call->Wait();
+    EXPECT_GE(absl::Now() - start, kShort);
+  }
+  EXPECT_EQ(process->Wait(start + kShort + absl::Seconds(5) - absl::Now()), 0)
+      << process->log();
 }
 
 // Closed loops of calls from `threads` threads until one is UNAVAILABLE.
@@ -82,12 +147,11 @@ class Load {
 TEST(Drain, UnderLoadEveryCallGetsAResultOrUnavailable) {
   const auto process = StartAttnd();
   Load load(process->tcp(), 8);
-  while (load.ok() < 50) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(Within60Seconds([&] { return load.ok() >= 50; })) << load.ok();
   process->Signal(SIGTERM);
   EXPECT_EQ(ExitStatus(*process), 0) << process->log();
-  while (load.unavailable() + load.other() < 8) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+  EXPECT_TRUE(
+      Within60Seconds([&] { return load.unavailable() + load.other() == 8; }));
   EXPECT_EQ(load.other(), 0);
 }
 
@@ -108,7 +172,7 @@ TEST(Drain, AStoppedClientDoesNotHoldItUp) {
   }
   {
     Load load(process->tcp(), 4);
-    while (load.ok() < 50) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(Within60Seconds([&] { return load.ok() >= 50; })) << load.ok();
     process->Signal(SIGTERM);
     EXPECT_EQ(ExitStatus(*process), 0) << process->log();
   }
