@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,7 @@ enum FrameType : uint8_t {
   kReset = 3,
   kSettings = 4,
   kGoAway = 7,
+  kContinuation = 9,
 };
 constexpr uint8_t kEndStream = 1;
 constexpr uint8_t kEndHeaders = 4;
@@ -83,29 +85,41 @@ std::string Receive(int fd, size_t bytes) {
   return all;
 }
 
+struct ReceivedFrame {
+  uint8_t type = 0;
+  uint8_t flags = 0;
+  std::string payload;
+};
+
+// Nothing when the connection ended or 10 s passed. Settings are acknowledged.
+std::optional<ReceivedFrame> ReceiveFrame(int fd) {
+  const std::string head = Receive(fd, 9);
+  if (head.empty()) return std::nullopt;
+  const auto byte = [&](int i) { return static_cast<uint8_t>(head[i]); };
+  ReceivedFrame frame = {byte(3), byte(4), ""};
+  frame.payload = Receive(fd, byte(0) << 16 | byte(1) << 8 | byte(2));
+  if (frame.type == kSettings && (frame.flags & kAck) == 0) {
+    Send(fd, Frame(kSettings, kAck, 0, ""));
+  }
+  return frame;
+}
+
 Http2Answer Answer(int fd) {
   Http2Answer answer;
   while (!answer.ended) {
-    const std::string head = Receive(fd, 9);
-    if (head.empty()) {
+    const std::optional<ReceivedFrame> frame = ReceiveFrame(fd);
+    if (!frame.has_value()) {
       answer.ended = errno != EAGAIN && errno != EWOULDBLOCK;
       answer.reset = true;
       return answer;
     }
-    const auto byte = [&](int i) { return static_cast<uint8_t>(head[i]); };
-    const std::string payload =
-        Receive(fd, byte(0) << 16 | byte(1) << 8 | byte(2));
-    const uint8_t flags = byte(4);
-    switch (byte(3)) {
-      case kSettings:
-        if ((flags & kAck) == 0) Send(fd, Frame(kSettings, kAck, 0, ""));
-        break;
+    switch (frame->type) {
       case kHeaders:
-        answer.headers += payload;
-        answer.ended = (flags & kEndStream) != 0;
+        answer.headers += frame->payload;
+        answer.ended = (frame->flags & kEndStream) != 0;
         break;
       case kData:
-        answer.ended = (flags & kEndStream) != 0;
+        answer.ended = (frame->flags & kEndStream) != 0;
         break;
       case kReset:
       case kGoAway:
@@ -134,9 +148,22 @@ int SendRawHttp2Call(
                       Header("te", "trailers") +
                       Header("content-type", "application/grpc");
   for (const auto& [name, value] : headers) block += Header(name, value);
-  std::string bytes = absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                                   Frame(kSettings, 0, 0, ""),
-                                   Frame(kHeaders, kEndHeaders, 1, block));
+  const int fd = Connected(address);
+  Send(fd, absl::StrCat("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                        Frame(kSettings, 0, 0, "")));
+  // gRPC enforces its limits once they are acknowledged.
+  for (std::optional<ReceivedFrame> frame = ReceiveFrame(fd);
+       frame.has_value() &&
+       (frame->type != kSettings || (frame->flags & kAck) != 0);) {
+    frame = ReceiveFrame(fd);
+  }
+  std::string bytes;
+  for (size_t at = 0; at < block.size(); at += kMaxFrame) {
+    const bool last = at + kMaxFrame >= block.size();
+    absl::StrAppend(
+        &bytes, Frame(at == 0 ? kHeaders : kContinuation,
+                      last ? kEndHeaders : 0, 1, block.substr(at, kMaxFrame)));
+  }
   std::string body(1, '\0');  // not compressed
   absl::StrAppend(&body, BigEndian(message.size(), 4), message);
   for (size_t at = 0; at < body.size(); at += kMaxFrame) {
@@ -144,7 +171,6 @@ int SendRawHttp2Call(
     absl::StrAppend(&bytes, Frame(kData, last ? kEndStream : 0, 1,
                                   body.substr(at, kMaxFrame)));
   }
-  const int fd = Connected(address);
   Send(fd, bytes);
   return fd;
 }

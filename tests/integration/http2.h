@@ -19,9 +19,9 @@ struct Http2Answer {
   bool Says(const std::string& name, const std::string& value) const;
 };
 
-// Calls `path` on "host:port" with further `headers` and one message of at most
-// 60 KiB, which is what a connection may send before any answer. The answer is
-// not read; the socket is returned.
+// Calls `path` on "host:port" with further `headers`, names and values of up to
+// 126 bytes each, and one message of at most 60 KiB, which is what a connection
+// may send before any answer. The answer is not read; the socket is returned.
 int SendRawHttp2Call(
     const std::string& address, const std::string& path,
     const std::vector<std::pair<std::string, std::string>>& headers,
