@@ -58,7 +58,7 @@ for layer in layer0 layer5; do
     --o="$out/o.npy" --lse="$out/lse.npy" \
     --dq="$out/dq.npy" --dk="$out/dk.npy" --dv="$out/dv.npy"
   echo "largest error, and RMS, next to a plain f32 computation's:"
-  run "$oracle_check" "$in" "$out"
+  run "$oracle_check" "$in" "$out" --all
 done
 
 stop || failed=1

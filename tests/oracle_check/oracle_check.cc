@@ -2,12 +2,13 @@
 // to how far a plain f32 computation of the same is, and from what a model
 // computed itself.
 //
-//   oracle_check DATA RESULTS
+//   oracle_check DATA RESULTS [--all]
 //
 // DATA holds q, k, v, d_o and the model's own o, lse, dq, dk, dv (.npy, f32);
-// RESULTS any of o, lse, dq, dk, dv. Gradients are taken to have been computed
-// from the o and lse in RESULTS. Exits with 1 when a result is further from the
-// oracle than the service's contract allows:
+// RESULTS any of o, lse, dq, dk, dv, but at least one, or with --all every one.
+// Gradients are taken to have been computed from the o and lse in RESULTS.
+// Exits with 1 when a result is further from the oracle than the service's
+// contract allows:
 //   max <= 2 x plain's + one rounding,  RMS <= 1.5 x plain's + one rounding
 // or when the model's own values are.
 
@@ -91,8 +92,8 @@ bool Within(const Error& error, const Error& plain,
 
 class Check {
  public:
-  Check(std::string data, std::string results)
-      : data_(std::move(data)), results_(std::move(results)) {}
+  Check(std::string data, std::string results, bool all)
+      : data_(std::move(data)), results_(std::move(results)), all_(all) {}
 
   // Reads DATA and computes what results are compared with.
   absl::Status Prepare();
@@ -100,6 +101,7 @@ class Check {
   absl::Status Compare(bool& agrees);
 
  private:
+  absl::Status CheckPresence() const;
   bool HasResult(const char* name) const {
     return std::filesystem::exists(Result(name));
   }
@@ -116,6 +118,7 @@ class Check {
                           const std::vector<double>& exact, bool& agrees);
 
   const std::string data_, results_;
+  const bool all_;
   Array q_, k_, v_;
   std::vector<KvSegment> segments_;
   Problem problem_;
@@ -135,7 +138,20 @@ absl::Status Check::Read(const std::string& path, int rank, Array& array) {
   return absl::OkStatus();
 }
 
+absl::Status Check::CheckPresence() const {
+  int present = 0;
+  for (const char* name : {"o", "lse", "dq", "dk", "dv"}) {
+    present += HasResult(name);
+    if (all_ && !HasResult(name)) {
+      return absl::NotFoundError(absl::StrCat(Result(name), ": missing"));
+    }
+  }
+  if (present > 0) return absl::OkStatus();
+  return absl::NotFoundError(absl::StrCat(results_, ": no results"));
+}
+
 absl::Status Check::Prepare() {
+  if (absl::Status s = CheckPresence(); !s.ok()) return s;
   if (absl::Status s = Read(Data("q"), 4, q_); !s.ok()) return s;
   if (absl::Status s = Read(Data("k"), 4, k_); !s.ok()) return s;
   if (absl::Status s = Read(Data("v"), 4, v_); !s.ok()) return s;
@@ -243,8 +259,8 @@ absl::Status Check::Compare(bool& agrees) {
   return s;
 }
 
-int Run(const std::string& data, const std::string& results) {
-  Check check(data, results);
+int Run(const std::string& data, const std::string& results, bool all) {
+  Check check(data, results, all);
   bool agrees = true;
   absl::Status status = check.Prepare();
   if (status.ok()) status = check.Compare(agrees);
@@ -259,11 +275,13 @@ int Run(const std::string& data, const std::string& results) {
 }  // namespace attnd
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::cerr << "usage: oracle_check DATA RESULTS\n"
-                 "Compares .npy results with the float64 oracle and with the "
-                 "model's own values in DATA.\n";
+  const bool all = argc == 4 && std::strcmp(argv[3], "--all") == 0;
+  if (argc != 3 && !all) {
+    std::cerr
+        << "usage: oracle_check DATA RESULTS [--all]\n"
+           "Compares .npy results with the float64 oracle and with the "
+           "model's own values in DATA. With --all none may be missing.\n";
     return 2;
   }
-  return attnd::Run(argv[1], argv[2]);
+  return attnd::Run(argv[1], argv[2], all);
 }
