@@ -10,12 +10,12 @@ namespace {
 
 constexpr absl::Duration kLongest = absl::Hours(24);
 
-absl::Status CheckDuration(const char* field, absl::Duration value) {
-  if (value >= absl::Milliseconds(1) && value <= kLongest) {
-    return absl::OkStatus();
-  }
-  return FieldError(field, absl::StrCat(absl::FormatDuration(value),
-                                        " is not within 1ms to 24h"));
+absl::Status CheckDuration(const char* field, absl::Duration value,
+                           absl::Duration shortest = absl::Milliseconds(1)) {
+  if (value >= shortest && value <= kLongest) return absl::OkStatus();
+  return FieldError(field,
+                    absl::StrCat(absl::FormatDuration(value), " is not within ",
+                                 absl::FormatDuration(shortest), " to 24h"));
 }
 
 absl::Status CheckRange(const char* field, int64_t value, int64_t low,
@@ -31,7 +31,8 @@ absl::Status ClientOptions::Validate() const {
   absl::Status status;
   status.Update(CheckRange("max_message_bytes", max_message_bytes, 1,
                            wire::kMaxMessageBytes));
-  status.Update(CheckDuration("keepalive_time", keepalive_time));
+  status.Update(
+      CheckDuration("keepalive_time", keepalive_time, absl::Seconds(1)));
   status.Update(CheckDuration("keepalive_timeout", keepalive_timeout));
   status.Update(CheckRange("max_attempts", max_attempts, 1, 100));
   status.Update(CheckDuration("initial_backoff", initial_backoff));

@@ -528,6 +528,9 @@ TEST(ClientOptionsTest, DefaultsAreValidAndBadValuesAreNamed) {
           "max_message_bytes");
   refused([](O& o) { o.keepalive_time = absl::ZeroDuration(); },
           "keepalive_time");
+  // Oftener than servers allow.
+  refused([](O& o) { o.keepalive_time = absl::Milliseconds(999); },
+          "keepalive_time");
   refused([](O& o) { o.keepalive_timeout = absl::InfiniteDuration(); },
           "keepalive_timeout");
   refused([](O& o) { o.max_attempts = 0; }, "max_attempts");

@@ -144,7 +144,10 @@ struct ClientOptions {
   // The largest response accepted, and the largest request sent.
   int64_t max_message_bytes = (int64_t{1} << 31) - 1;
   // A silent peer is given up after keepalive_time + keepalive_timeout; this
-  // is also what bounds how long a call can outlast its deadline.
+  // is also what bounds how long a call can outlast its deadline. Pings go out
+  // every keepalive_time, at least 1 s: a server closes the connection
+  // (GOAWAY, "too_many_pings") of a client that pings more often than it likes,
+  // which for attnd is four times a second.
   absl::Duration keepalive_time = absl::Seconds(10);
   absl::Duration keepalive_timeout = absl::Seconds(10);
   // Attempts per call. Only UNAVAILABLE, and RESOURCE_EXHAUSTED with a retry
