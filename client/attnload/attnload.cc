@@ -70,7 +70,7 @@ void AddFlags(CLI::App& app, Flags& f) {
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--connections", f.connections, "TCP connections")
       ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 256));
   app.add_option("--attempts", f.attempts,
                  "Tries per request; above 1 the client retries what may pass")
       ->capture_default_str()
