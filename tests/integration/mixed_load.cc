@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "attn/v1/attention.pb.h"
 #include "grpcpp/client_context.h"
+#include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
 #include "tests/server/bad_requests.h"
 
@@ -18,7 +19,8 @@ namespace pb = ::attn::v1;
 using server::RandomTensor;
 
 // A forward of 144 KiB that takes two cores kSlowTime at the very least.
-constexpr int64_t kSlowLen = 12288;
+// A sanitizer makes the arithmetic some 15 times slower.
+constexpr int64_t kSlowLen = kSanitized ? 3072 : 12288;
 constexpr absl::Duration kSlowTime = absl::Milliseconds(20);
 
 grpc::ByteBuffer ToBuffer(const std::string& bytes) {
