@@ -143,9 +143,11 @@ struct ClientOptions {
   // Behaviour.
   // The largest response accepted, and the largest request sent.
   int64_t max_message_bytes = (int64_t{1} << 31) - 1;
-  // A silent peer is given up after keepalive_time + keepalive_timeout; this
-  // is also what bounds how long a call can outlast its deadline. Pings go out
-  // every keepalive_time, at least 1 s: a server closes the connection
+  // A silent peer is given up after keepalive_time + keepalive_timeout; over
+  // TCP this is also what bounds how long a call can outlast its deadline. On
+  // a unix socket nothing does: gRPC sends no ping while a write is stuck, so
+  // a call to a server that stopped reading ends when that server does. Pings
+  // go out every keepalive_time, at least 1 s: a server closes the connection
   // (GOAWAY, "too_many_pings") of a client that pings more often than it likes,
   // which for attnd is four times a second.
   absl::Duration keepalive_time = absl::Seconds(10);
