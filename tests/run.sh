@@ -24,6 +24,16 @@ done
 jobs=${ATTND_JOBS:-$(nproc)}
 step() { printf '\n=== [%4ds] %s\n' "$SECONDS" "$*"; }
 
+# Python brings the package ca-certificates, which would replace certificates
+# that were put in its place by hand, such as a proxy's: pip goes on trusting
+# those.
+certificates=/etc/ssl/certs/ca-certificates.crt
+if [ -s "$certificates" ] && ! dpkg -s ca-certificates >/dev/null 2>&1; then
+  mkdir -p build
+  cp "$certificates" build/ca-certificates.crt
+fi
+[ ! -s build/ca-certificates.crt ] || export PIP_CERT=$PWD/build/ca-certificates.crt
+
 step "system packages"
 deploy/packages.sh test
 
