@@ -41,10 +41,13 @@ MetricFamily Gauge(const char* name, const char* help, double value) {
 Metrics::Metrics(std::vector<std::string> devices,
                  std::function<SchedulerStats()> stats)
     : devices_(std::move(devices)), stats_(std::move(stats)) {
-  auto& calls = BuildCounter()
-                    .Name("attnd_requests_total")
-                    .Help("Calls ended, by method and the code sent")
-                    .Register(registry_);
+  auto& calls =
+      BuildCounter()
+          .Name("attnd_requests_total")
+          .Help(
+              "Calls that arrived whole and ended, by method and the code "
+              "that the client got, its own where it gave up")
+          .Register(registry_);
   auto& duration = BuildHistogram()
                        .Name("attnd_request_duration_seconds")
                        .Help("From the whole request to the response sent")

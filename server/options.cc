@@ -10,6 +10,7 @@ namespace attnd::server {
 namespace {
 
 constexpr int64_t kMinMemoryLimit = int64_t{16} << 20;
+constexpr double kMostFlops = 1e18;
 
 absl::Status Bad(absl::string_view flag, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
@@ -19,6 +20,12 @@ absl::Status InRange(absl::string_view flag, int64_t value, int64_t min,
                      int64_t max) {
   if (value >= min && value <= max) return absl::OkStatus();
   return Bad(flag, absl::StrCat("must be ", min, " to ", max, ", is ", value));
+}
+
+// Also refuses what is no number.
+absl::Status FlopsInRange(absl::string_view flag, double value) {
+  if (value >= 0 && value <= kMostFlops) return absl::OkStatus();
+  return Bad(flag, absl::StrCat("must be 0 to ", kMostFlops, ", is ", value));
 }
 
 absl::Status InRange(absl::string_view flag, absl::Duration value,
@@ -77,12 +84,16 @@ absl::Status ServerOptions::Validate() const {
                         absl::Milliseconds(100), absl::Hours(24)));
   status.Update(InRange("--max_streams", max_streams_per_connection, 1,
                         int64_t{1} << 20));
-  status.Update(
-      InRange("--max_connections", max_connections, 1, int64_t{1} << 20));
+  status.Update(InRange("--max_connections", max_connections.value_or(1), 1,
+                        int64_t{1} << 20));
   status.Update(
       InRange("--max_metadata", max_metadata_bytes, 1 << 10, 1 << 20));
   status.Update(InRange("--max_queue_requests", scheduler.max_queue_requests, 1,
                         int64_t{1} << 20));
+  status.Update(FlopsInRange("--max_batch_flops", scheduler.max_batch_flops));
+  status.Update(
+      FlopsInRange("--small_request_flops", scheduler.small_request_flops));
+  status.Update(FlopsInRange("--run_here_flops", scheduler.run_here_flops));
   status.Update(InRange("--lanes", scheduler.lanes_per_device, 1, 64));
   status.Update(
       InRange("--max_batch_requests", scheduler.max_batch_requests, 1, 4096));

@@ -1,9 +1,11 @@
 #ifndef ATTND_SERVER_OPTIONS_H_
 #define ATTND_SERVER_OPTIONS_H_
 
-// What a server is told at its start. Flags live in main.cc only.
+// What a server is told at its start. Flags live in program.cc only, which
+// every program around this library shares.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -34,8 +36,10 @@ struct ServerOptions {
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
   int max_streams_per_connection = 1024;
-  int max_connections = 1024;  // where gRPC can limit them (since 1.57)
-  int max_metadata_bytes = 16 << 10;
+  // Unset: 1024 where gRPC can limit them (since 1.57). Set where it cannot,
+  // the server does not start.
+  std::optional<int> max_connections;
+  int64_t max_metadata_bytes = 16 << 10;
 
   // INVALID_ARGUMENT naming the option as its flag is spelled
   // ("--memory_limit"), with the range.

@@ -85,6 +85,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Groups of requests on a device at once; with two or more, "
                  "one is kept for small requests")
       ->group("Device");
+  app.add_option("--small_request_flops", q.small_request_flops,
+                 "Largest request, in floating-point operations, that counts "
+                 "as small")
+      ->group("Device");
   app.add_option("--run_here_flops", q.run_here_flops,
                  "Requests up to this cost run on the thread that receives "
                  "them while a lane is idle and nothing is queued")
@@ -124,7 +128,11 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Calls at once per connection")
       ->group("Limits");
   app.add_option("--max_connections", s.max_connections,
-                 "Connections, where the gRPC version can limit them")
+                 "Connections; refused where the gRPC version cannot limit "
+                 "them, otherwise 1024 unless given")
+      ->group("Limits");
+  AddBytes(app, "--max_metadata", s.max_metadata_bytes,
+           "Largest headers of a call, all together")
       ->group("Limits");
   AddDuration(app, "--drain_time", s.drain_time,
               "Time for admitted work to finish after SIGTERM")
@@ -138,6 +146,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
 
   app.add_option("--max_batch_requests", q.max_batch_requests,
                  "Requests in a group")
+      ->group("Batches");
+  app.add_option("--max_batch_flops", q.max_batch_flops,
+                 "Floating-point operations at which a group stops growing")
       ->group("Batches");
   AddDuration(app, "--max_batch_delay", q.max_batch_delay,
               "How long a request may wait for others though a lane is free")

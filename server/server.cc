@@ -102,9 +102,11 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   builder.SetCompressionAlgorithmSupportStatus(GRPC_COMPRESS_GZIP, false);
   const std::pair<const char*, int> arguments[] = {
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams_per_connection},
-      {GRPC_ARG_MAX_METADATA_SIZE, options.max_metadata_bytes},
+      {GRPC_ARG_MAX_METADATA_SIZE,
+       static_cast<int>(options.max_metadata_bytes)},
 #ifdef GRPC_ARG_MAX_ALLOWED_INCOMING_CONNECTIONS
-      {GRPC_ARG_MAX_ALLOWED_INCOMING_CONNECTIONS, options.max_connections},
+      {GRPC_ARG_MAX_ALLOWED_INCOMING_CONNECTIONS,
+       options.max_connections.value_or(1024)},
 #endif
       {GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time)},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout)},
@@ -306,6 +308,13 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     std::vector<std::unique_ptr<Backend>> backends) {
   absl::Status status = options.Validate();
   if (!status.ok()) return status;
+#ifndef GRPC_ARG_MAX_ALLOWED_INCOMING_CONNECTIONS
+  if (options.max_connections.has_value()) {
+    return absl::InvalidArgumentError(
+        "--max_connections: this gRPC cannot limit connections; 1.57 and later "
+        "can");
+  }
+#endif
   auto impl = std::make_unique<Impl>(options, std::move(backends));
   status = impl->Start();
   if (!status.ok()) return status;

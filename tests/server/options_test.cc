@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 namespace attnd::server {
@@ -42,6 +43,16 @@ TEST(ServerOptions, NamesTheFlagThatIsOutOfRange) {
               StartsWith("--lanes:"));
   EXPECT_THAT(Refusal([](auto& o) { o.scheduler.max_queue_requests = 0; }),
               StartsWith("--max_queue_requests:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.max_metadata_bytes = 1000; }),
+              StartsWith("--max_metadata:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.max_connections = 0; }),
+              StartsWith("--max_connections:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.scheduler.max_batch_flops = -1; }),
+              StartsWith("--max_batch_flops:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.scheduler.small_request_flops = NAN; }),
+              StartsWith("--small_request_flops:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.scheduler.run_here_flops = 1e19; }),
+              StartsWith("--run_here_flops:"));
   EXPECT_THAT(Refusal([](auto& o) {
                 o.scheduler.max_batch_delay = absl::InfiniteDuration();
               }),
