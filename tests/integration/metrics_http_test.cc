@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
@@ -65,7 +67,10 @@ TEST_F(MetricsOverHttp, CountWhatClientsSaw) {
                        absl::StrCat("attnd_requests_total{code=\"", code,
                                     "\",method=\"", method, "\"}"));
   };
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
   while (count("Backward", "INVALID_ARGUMENT") < refused_[1][3]) {
+    ASSERT_LT(absl::Now(), deadline) << process_->Metrics();
+    absl::SleepFor(absl::Milliseconds(1));
   }
   EXPECT_EQ(count("Forward", "OK"), 5);
   EXPECT_EQ(count("Forward", "INVALID_ARGUMENT"), refused_[0][3]);
