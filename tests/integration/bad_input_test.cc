@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cmath>
 #include <memory>
@@ -36,6 +37,12 @@ class BadInput : public ::testing::Test {
     ASSERT_TRUE(process.ok()) << process.status();
     process_ = *std::move(process);
     channel_ = Connect(process_->tcp());
+  }
+
+  // A build with the address sanitizer exits otherwise if it leaked.
+  void TearDown() override {
+    process_->Signal(SIGTERM);
+    EXPECT_EQ(process_->Wait(absl::Seconds(60)), 0) << process_->log();
   }
 
   void ExpectServes() {
