@@ -29,6 +29,37 @@ bool ForEachBlock(int64_t total, int64_t size, Fn fn) {
   return true;
 }
 
+// Calls fn with the block unless all of it is masked. False: cancelled.
+template <typename T, typename Fn>
+bool VisitBlock(const Head<T>& head, const BlockRange& r, Fn fn) {
+  if (head.cancelled()) return false;
+  if (head.Visible(r.i0, r.i1, r.j0, r.j1)) fn(r);
+  return true;
+}
+
+// Visits all blocks: for a block of columns every block of rows, then on to the
+// next columns. False: cancelled.
+template <typename T, typename Fn>
+bool VisitByColumns(const Head<T>& head, BlockSizes sizes, Fn fn) {
+  return ForEachBlock(
+      head.columns(), sizes.columns, [&](int64_t j0, int64_t j1) {
+        return ForEachBlock(head.rows(), sizes.rows,
+                            [&](int64_t i0, int64_t i1) {
+                              return VisitBlock(head, {i0, i1, j0, j1}, fn);
+                            });
+      });
+}
+
+// Visits the blocks of rows [i0, i1), from left to right. False: cancelled.
+template <typename T, typename Fn>
+bool VisitRows(const Head<T>& head, int64_t i0, int64_t i1, BlockSizes sizes,
+               Fn fn) {
+  return ForEachBlock(head.columns(), sizes.columns,
+                      [&](int64_t j0, int64_t j1) {
+                        return VisitBlock(head, {i0, i1, j0, j1}, fn);
+                      });
+}
+
 // P_ij = exp(score(i,j) - LSE_i) and dX_ij, the gradient of scale q_i . k_j,
 // for the block, both 0 where masked: (E12), (E14)-(E16). `p` and `dx` hold a
 // block and are indexed from its corner.

@@ -38,19 +38,12 @@ bool FlashAttention1Forward(const Head<T>& head, BlockSizes blocks,
                             HeadForward<T>& out) {
   std::vector<T> m(head.rows(), kMinusInf<T>), l(head.rows(), T{0}),
       s(blocks.columns);
-  const bool done =
-      ForEachBlock(head.columns(), blocks.columns, [&](int64_t j0, int64_t j1) {
-        return ForEachBlock(
-            head.rows(), blocks.rows, [&](int64_t i0, int64_t i1) {
-              if (head.cancelled()) return false;
-              if (!head.Visible(i0, i1, j0, j1)) return true;
-              for (int64_t i = i0; i < i1; ++i) {
-                head.Scores(i, j0, j1, s.data());
-                UpdateRow(head, j0, j1 - j0, s.data(), m[i], l[i], out.o[i]);
-              }
-              return true;
-            });
-      });
+  const bool done = VisitByColumns(head, blocks, [&](const BlockRange& r) {
+    for (int64_t i = r.i0; i < r.i1; ++i) {
+      head.Scores(i, r.j0, r.j1, s.data());
+      UpdateRow(head, r.j0, r.j1 - r.j0, s.data(), m[i], l[i], out.o[i]);
+    }
+  });
   for (int64_t i = 0; i < head.rows(); ++i)
     out.lse[i] = m[i] == kMinusInf<T> ? m[i] : m[i] + std::log(l[i]);  // (E7)
   return done;
@@ -61,19 +54,11 @@ template <typename T>
 bool FlashAttention1Backward(const Head<T>& head, BlockSizes blocks,
                              const HeadUpstream<T>& in, HeadGradients<T>& out) {
   Matrix<T> p(blocks.rows, blocks.columns), dx(blocks.rows, blocks.columns);
-  return ForEachBlock(
-      head.columns(), blocks.columns, [&](int64_t j0, int64_t j1) {
-        return ForEachBlock(head.rows(), blocks.rows,
-                            [&](int64_t i0, int64_t i1) {
-                              if (head.cancelled()) return false;
-                              if (!head.Visible(i0, i1, j0, j1)) return true;
-                              const BlockRange range{i0, i1, j0, j1};
-                              BackwardBlock(head, range, in, p, dx);
-                              AddToKv(head, range, in, p, dx, out);
-                              AddToQ(head, range, dx, out);
-                              return true;
-                            });
-      });
+  return VisitByColumns(head, blocks, [&](const BlockRange& r) {
+    BackwardBlock(head, r, in, p, dx);
+    AddToKv(head, r, in, p, dx, out);
+    AddToQ(head, r, dx, out);
+  });
 }
 
 template bool FlashAttention1Forward(const Head<float>&, BlockSizes,

@@ -46,16 +46,12 @@ bool FlashAttention2Forward(const Head<T>& head, BlockSizes blocks,
   std::vector<T> s(blocks.columns);
   return ForEachBlock(head.rows(), blocks.rows, [&](int64_t i0, int64_t i1) {
     RowBlock<T> state(i1 - i0, value_dim);
-    const bool done = ForEachBlock(
-        head.columns(), blocks.columns, [&](int64_t j0, int64_t j1) {
-          if (head.cancelled()) return false;
-          if (!head.Visible(i0, i1, j0, j1)) return true;
-          for (int64_t i = i0; i < i1; ++i) {
-            head.Scores(i, j0, j1, s.data());
-            UpdateRow(head, j0, j1 - j0, s.data(), i - i0, state);
-          }
-          return true;
-        });
+    const bool done = VisitRows(head, i0, i1, blocks, [&](const BlockRange& r) {
+      for (int64_t i = i0; i < i1; ++i) {
+        head.Scores(i, r.j0, r.j1, s.data());
+        UpdateRow(head, r.j0, r.j1 - r.j0, s.data(), i - i0, state);
+      }
+    });
     for (int64_t i = i0; i < i1; ++i) {
       const T m = state.m[i - i0], l = state.l[i - i0];
       out.lse[i] = m == kMinusInf<T> ? m : m + std::log(l);  // (E7)
@@ -72,30 +68,17 @@ bool FlashAttention2Backward(const Head<T>& head, BlockSizes blocks,
                              const HeadUpstream<T>& in, HeadGradients<T>& out) {
   Matrix<T> p(blocks.rows, blocks.columns), dx(blocks.rows, blocks.columns);
   // The first kernel: a block of columns owns its rows of dK and dV.
-  const bool done =
-      ForEachBlock(head.columns(), blocks.columns, [&](int64_t j0, int64_t j1) {
-        return ForEachBlock(head.rows(), blocks.rows,
-                            [&](int64_t i0, int64_t i1) {
-                              if (head.cancelled()) return false;
-                              if (!head.Visible(i0, i1, j0, j1)) return true;
-                              const BlockRange range{i0, i1, j0, j1};
-                              BackwardBlock(head, range, in, p, dx);
-                              AddToKv(head, range, in, p, dx, out);
-                              return true;
-                            });
-      });
+  const bool done = VisitByColumns(head, blocks, [&](const BlockRange& r) {
+    BackwardBlock(head, r, in, p, dx);
+    AddToKv(head, r, in, p, dx, out);
+  });
   if (!done) return false;
   // The second: a block of rows owns its rows of dQ.
   return ForEachBlock(head.rows(), blocks.rows, [&](int64_t i0, int64_t i1) {
-    return ForEachBlock(head.columns(), blocks.columns,
-                        [&](int64_t j0, int64_t j1) {
-                          if (head.cancelled()) return false;
-                          if (!head.Visible(i0, i1, j0, j1)) return true;
-                          const BlockRange range{i0, i1, j0, j1};
-                          BackwardBlock(head, range, in, p, dx);
-                          AddToQ(head, range, dx, out);
-                          return true;
-                        });
+    return VisitRows(head, i0, i1, blocks, [&](const BlockRange& r) {
+      BackwardBlock(head, r, in, p, dx);
+      AddToQ(head, r, dx, out);
+    });
   });
 }
 
