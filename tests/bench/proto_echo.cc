@@ -1,12 +1,10 @@
 #include <grpcpp/grpcpp.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "attn/v1/attention.grpc.pb.h"
+#include "tests/bench/echo_grpc.h"
 #include "tests/bench/echo_peers.h"
-#include "tests/bench/peer_process.h"
 
 namespace attnd::bench {
 namespace {
@@ -28,24 +26,12 @@ class ProtoEcho : public attn::v1::AttentionService::CallbackService {
 
 void ServeProtoEcho() {
   ProtoEcho service;
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.SetMaxReceiveMessageSize(-1);
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
-  builder.RegisterService(&service);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  ServeUntilParentIsDone(port);
-  server->Shutdown();
+  ServeEcho(service);
 }
 
 EchoCall ConnectProtoEcho(const std::string& target) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   std::shared_ptr<attn::v1::AttentionService::Stub> stub =
-      attn::v1::AttentionService::NewStub(grpc::CreateCustomChannel(
-          target, grpc::InsecureChannelCredentials(), arguments));
+      attn::v1::AttentionService::NewStub(ConnectEcho(target));
   return [stub](const Exchange& exchange) {
     attn::v1::ForwardRequest request;
     attn::v1::ForwardResponse response;
@@ -54,10 +40,7 @@ EchoCall ConnectProtoEcho(const std::string& target) {
     request.mutable_v()->set_data(exchange.in[2], exchange.bytes);
     grpc::ClientContext context;
     const grpc::Status status = stub->Forward(&context, request, &response);
-    if (!status.ok() || response.o().data().size() != exchange.bytes) {
-      std::fprintf(stderr, "proto echo: %s\n", status.error_message().c_str());
-      std::exit(1);
-    }
+    CheckEcho("proto", status, response.o().data().size(), exchange);
     std::memcpy(exchange.out, response.o().data().data(), exchange.bytes);
   };
 }

@@ -4,7 +4,6 @@
 #include <grpcpp/support/byte_buffer.h>
 
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -13,8 +12,8 @@
 #include "attn/v1/attention.grpc.pb.h"
 #include "server/heap.h"
 #include "server/options.h"
+#include "tests/bench/echo_grpc.h"
 #include "tests/bench/echo_peers.h"
-#include "tests/bench/peer_process.h"
 
 namespace attnd::bench {
 namespace {
@@ -117,23 +116,11 @@ void ServeRawEcho() {
   // The same allocator as attnd's.
   server::LimitHeap(server::ServerOptions().memory_limit_bytes);
   RawEcho service;
-  int port = 0;
-  grpc::ServerBuilder builder;
-  builder.SetMaxReceiveMessageSize(-1);
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
-                           &port);
-  builder.RegisterService(&service);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  ServeUntilParentIsDone(port);
-  server->Shutdown();
+  ServeEcho(service);
 }
 
 EchoCall ConnectRawEcho(const std::string& target) {
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);
-  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  auto stub = std::make_shared<grpc::GenericStub>(grpc::CreateCustomChannel(
-      target, grpc::InsecureChannelCredentials(), arguments));
+  auto stub = std::make_shared<grpc::GenericStub>(ConnectEcho(target));
   return [stub](const Exchange& exchange) {
     std::vector<grpc::Slice> slices;
     for (const std::byte* in : exchange.in) {
@@ -146,10 +133,7 @@ EchoCall ConnectRawEcho(const std::string& target) {
                     &response,
                     [&done](grpc::Status s) { done.Set(std::move(s)); });
     const grpc::Status status = done.Wait();
-    if (!status.ok() || response.Length() != exchange.bytes) {
-      std::fprintf(stderr, "raw echo: %s\n", status.error_message().c_str());
-      std::exit(1);
-    }
+    CheckEcho("raw", status, response.Length(), exchange);
     CopySlices(response, reinterpret_cast<char*>(exchange.out));
   };
 }

@@ -1,0 +1,28 @@
+#ifndef ATTND_TESTS_BENCH_ECHO_GRPC_H_
+#define ATTND_TESTS_BENCH_ECHO_GRPC_H_
+
+// What both echoes set up alike: plain gRPC over loopback, any size of message.
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "tests/bench/echo_peers.h"
+
+namespace attnd::bench {
+
+// Serves on a free port until the parent is done.
+void ServeEcho(grpc::Service& service);
+
+// With a connection of its own.
+std::shared_ptr<grpc::Channel> ConnectEcho(const std::string& target);
+
+// Ends the process unless a call of `echo` ended OK with all bytes.
+void CheckEcho(const char* echo, const grpc::Status& status, size_t received,
+               const Exchange& exchange);
+
+}  // namespace attnd::bench
+
+#endif  // ATTND_TESTS_BENCH_ECHO_GRPC_H_
