@@ -6,6 +6,7 @@
 
 #include "proto/grpc_status.h"
 #include "server/decode.h"
+#include "server/encode.h"
 #include "server/identity.h"
 
 namespace attnd::server {

@@ -1,20 +1,22 @@
 #include "server/decode.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "attn/v1/attention.pb.h"
-#include "google/protobuf/arena.h"
 #include "kernels/field_error.h"
+#include "kernels/request.h"
+#include "proto/codec.h"
+#include "server/message_arena.h"
+#include "server/proto_enums.h"
 
 namespace attnd::server {
 namespace {
 
 namespace pb = ::attn::v1;
-
-// Room for a usual header, so that small requests parse without malloc.
-constexpr size_t kArenaBytes = 4096;
 
 // A tensor's place on the wire and in a RequestSpec.
 struct TensorField {
@@ -42,101 +44,6 @@ constexpr TensorField kBackwardInputs[] = {
 
 std::string Path(TensorId id, absl::string_view part) {
   return absl::StrCat(TensorName(id), ".", part);
-}
-
-absl::StatusOr<DType> FromProto(pb::DataType dtype, absl::string_view field) {
-  switch (dtype) {
-    case pb::DATA_TYPE_F32:
-      return DType::kF32;
-    case pb::DATA_TYPE_F16:
-      return DType::kF16;
-    case pb::DATA_TYPE_BF16:
-      return DType::kBF16;
-    case pb::DATA_TYPE_UNSPECIFIED:
-      return FieldError(field, "must be given: F32, F16 or BF16");
-    default:
-      return FieldError(
-          field, absl::StrCat("unknown value ", static_cast<int>(dtype)));
-  }
-}
-
-pb::DataType ToProto(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return pb::DATA_TYPE_F32;
-    case DType::kF16:
-      return pb::DATA_TYPE_F16;
-    case DType::kBF16:
-      return pb::DATA_TYPE_BF16;
-  }
-  return pb::DATA_TYPE_UNSPECIFIED;
-}
-
-absl::StatusOr<Layout> FromProto(pb::Layout layout) {
-  switch (layout) {
-    case pb::LAYOUT_UNSPECIFIED:
-    case pb::LAYOUT_BSHD:
-      return Layout::kBshd;
-    case pb::LAYOUT_BHSD:
-      return Layout::kBhsd;
-    case pb::LAYOUT_PACKED:
-      return Layout::kPacked;
-    default:
-      return FieldError(
-          "attention.layout",
-          absl::StrCat("unknown value ", static_cast<int>(layout)));
-  }
-}
-
-absl::StatusOr<Algorithm> FromProto(pb::Algorithm algorithm) {
-  switch (algorithm) {
-    case pb::ALGORITHM_UNSPECIFIED:
-      return Algorithm::kAuto;
-    case pb::ALGORITHM_NAIVE:
-      return Algorithm::kNaive;
-    case pb::ALGORITHM_ONLINE_SOFTMAX:
-      return Algorithm::kOnlineSoftmax;
-    case pb::ALGORITHM_FLASH_ATTENTION_1:
-      return Algorithm::kFlashAttention1;
-    case pb::ALGORITHM_FLASH_ATTENTION_2:
-      return Algorithm::kFlashAttention2;
-    default:
-      return FieldError(
-          "options.algorithm",
-          absl::StrCat("unknown value ", static_cast<int>(algorithm)));
-  }
-}
-
-pb::Algorithm ToProto(Algorithm algorithm) {
-  switch (algorithm) {
-    case Algorithm::kAuto:
-      return pb::ALGORITHM_UNSPECIFIED;
-    case Algorithm::kNaive:
-      return pb::ALGORITHM_NAIVE;
-    case Algorithm::kOnlineSoftmax:
-      return pb::ALGORITHM_ONLINE_SOFTMAX;
-    case Algorithm::kFlashAttention1:
-      return pb::ALGORITHM_FLASH_ATTENTION_1;
-    case Algorithm::kFlashAttention2:
-      return pb::ALGORITHM_FLASH_ATTENTION_2;
-  }
-  return pb::ALGORITHM_UNSPECIFIED;
-}
-
-absl::StatusOr<Priority> FromProto(pb::Priority priority) {
-  switch (priority) {
-    case pb::PRIORITY_LOW:
-      return Priority::kLow;
-    case pb::PRIORITY_UNSPECIFIED:
-    case pb::PRIORITY_NORMAL:
-      return Priority::kNormal;
-    case pb::PRIORITY_HIGH:
-      return Priority::kHigh;
-    default:
-      return FieldError(
-          "options.priority",
-          absl::StrCat("unknown value ", static_cast<int>(priority)));
-  }
 }
 
 absl::Status AddInput(TensorId id, const pb::Tensor& tensor,
@@ -282,27 +189,6 @@ absl::Status AddData(absl::Span<const TensorField> fields,
   return absl::OkStatus();
 }
 
-// An arena for one message that begins on the stack.
-class MessageArena {
- public:
-  MessageArena() : arena_(Options(block_)) {}
-  template <typename Message>
-  Message& New() {
-    return *google::protobuf::Arena::CreateMessage<Message>(&arena_);
-  }
-
- private:
-  static google::protobuf::ArenaOptions Options(char* block) {
-    google::protobuf::ArenaOptions options;
-    options.initial_block = block;
-    options.initial_block_size = kArenaBytes;
-    return options;
-  }
-
-  alignas(8) char block_[kArenaBytes];
-  google::protobuf::Arena arena_;
-};
-
 template <typename Message>
 absl::Status DecodeMessage(Op op, absl::Span<const TensorField> fields,
                            absl::Span<const absl::string_view> fragments,
@@ -326,39 +212,6 @@ absl::Status DecodeMessage(Op op, absl::Span<const TensorField> fields,
   return AddData(fields, data, work);
 }
 
-template <typename Report>
-void FillReport(const Request& request, const WorkResult& result,
-                Report& report) {
-  report.set_device(result.device);
-  report.set_algorithm(ToProto(result.kernel.algorithm));
-  report.set_kernel(result.kernel.name);
-  report.set_batch_requests(result.batch_requests);
-  report.set_flops(request.flops());
-  auto& phases = *report.mutable_phases();
-  phases.set_queue_ns(absl::ToInt64Nanoseconds(result.phases.queue));
-  phases.set_upload_ns(absl::ToInt64Nanoseconds(result.phases.upload));
-  phases.set_compute_ns(absl::ToInt64Nanoseconds(result.phases.compute));
-  phases.set_download_ns(absl::ToInt64Nanoseconds(result.phases.download));
-}
-
-// Output `id`, if it was wanted, into `tensor()` and `data`.
-template <typename MutableTensor>
-void AddResult(int number, TensorId id, const Request& request,
-               const WorkResult& result, MutableTensor tensor,
-               std::vector<wire::TensorData>& data) {
-  const Request::Tensor& output = request.output(id);
-  if (!output.present) return;
-  pb::Tensor& to = *tensor();
-  to.set_dtype(ToProto(output.spec.dtype));
-  for (int64_t size : output.spec.shape) to.add_shape(size);
-  const HostSpan bytes = result.outputs[id].span();
-  wire::TensorData entry;
-  entry.field = number;
-  entry.pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()),
-                            bytes.size());
-  data.push_back(std::move(entry));
-}
-
 }  // namespace
 
 absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
@@ -367,35 +220,6 @@ absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
                                   op, kForwardInputs, fragments, work)
                             : DecodeMessage<pb::BackwardRequest>(
                                   op, kBackwardInputs, fragments, work);
-}
-
-absl::StatusOr<std::vector<wire::Piece>> EncodeResult(
-    const Request& request, const WorkResult& result) {
-  std::vector<wire::TensorData> data;
-  MessageArena arena;
-  if (request.spec().op == Op::kForward) {
-    auto& m = arena.New<pb::ForwardResponse>();
-    AddResult(
-        pb::ForwardResponse::kOFieldNumber, TensorId::kO, request, result,
-        [&] { return m.mutable_o(); }, data);
-    AddResult(
-        pb::ForwardResponse::kLseFieldNumber, TensorId::kLse, request, result,
-        [&] { return m.mutable_lse(); }, data);
-    FillReport(request, result, *m.mutable_report());
-    return wire::Encode(m, data);
-  }
-  auto& m = arena.New<pb::BackwardResponse>();
-  AddResult(
-      pb::BackwardResponse::kDqFieldNumber, TensorId::kDQ, request, result,
-      [&] { return m.mutable_dq(); }, data);
-  AddResult(
-      pb::BackwardResponse::kDkFieldNumber, TensorId::kDK, request, result,
-      [&] { return m.mutable_dk(); }, data);
-  AddResult(
-      pb::BackwardResponse::kDvFieldNumber, TensorId::kDV, request, result,
-      [&] { return m.mutable_dv(); }, data);
-  FillReport(request, result, *m.mutable_report());
-  return wire::Encode(m, data);
 }
 
 }  // namespace attnd::server

@@ -1,16 +1,12 @@
 #ifndef ATTND_SERVER_DECODE_H_
 #define ATTND_SERVER_DECODE_H_
 
-// attn.v1 messages to work and results to messages. No gRPC in here.
-
-#include <vector>
+// attn.v1 messages to work. No gRPC in here.
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
-#include "proto/codec.h"
 #include "server/work.h"
 
 namespace attnd::server {
@@ -21,17 +17,12 @@ inline constexpr int kMaxSequences = 1 << 14;
 
 // Decodes a ForwardRequest or BackwardRequest, of which `fragments` are the
 // pieces in order, into work.request, work.inputs (views of `fragments`) and
-// work.priority. Nothing the size of a tensor is
-// allocated. Errors, all with the field's path:
+// work.priority. Nothing the size of a tensor is allocated.
+// Errors, all with the field's path:
 //   INVALID_ARGUMENT  garbled bytes, or a request that makes no sense
 //   UNIMPLEMENTED     a field that the schema lacks
 absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
                         Work& work);
-
-// The ForwardResponse or BackwardResponse for `result` of `request`. The
-// pieces borrow the result's buffers, which must outlive them.
-absl::StatusOr<std::vector<wire::Piece>> EncodeResult(const Request& request,
-                                                      const WorkResult& result);
 
 }  // namespace attnd::server
 

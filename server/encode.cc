@@ -1,0 +1,79 @@
+#include "server/encode.h"
+
+#include <utility>
+
+#include "absl/time/time.h"
+#include "attn/v1/attention.pb.h"
+#include "server/message_arena.h"
+#include "server/proto_enums.h"
+
+namespace attnd::server {
+namespace {
+
+namespace pb = ::attn::v1;
+
+template <typename Report>
+void FillReport(const Request& request, const WorkResult& result,
+                Report& report) {
+  report.set_device(result.device);
+  report.set_algorithm(ToProto(result.kernel.algorithm));
+  report.set_kernel(result.kernel.name);
+  report.set_batch_requests(result.batch_requests);
+  report.set_flops(request.flops());
+  auto& phases = *report.mutable_phases();
+  phases.set_queue_ns(absl::ToInt64Nanoseconds(result.phases.queue));
+  phases.set_upload_ns(absl::ToInt64Nanoseconds(result.phases.upload));
+  phases.set_compute_ns(absl::ToInt64Nanoseconds(result.phases.compute));
+  phases.set_download_ns(absl::ToInt64Nanoseconds(result.phases.download));
+}
+
+// Output `id`, if it was wanted, into `tensor()` and `data`.
+template <typename MutableTensor>
+void AddResult(int number, TensorId id, const Request& request,
+               const WorkResult& result, MutableTensor tensor,
+               std::vector<wire::TensorData>& data) {
+  const Request::Tensor& output = request.output(id);
+  if (!output.present) return;
+  pb::Tensor& to = *tensor();
+  to.set_dtype(ToProto(output.spec.dtype));
+  for (int64_t size : output.spec.shape) to.add_shape(size);
+  const HostSpan bytes = result.outputs[id].span();
+  wire::TensorData entry;
+  entry.field = number;
+  entry.pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()),
+                            bytes.size());
+  data.push_back(std::move(entry));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<wire::Piece>> EncodeResult(
+    const Request& request, const WorkResult& result) {
+  std::vector<wire::TensorData> data;
+  MessageArena arena;
+  if (request.spec().op == Op::kForward) {
+    auto& m = arena.New<pb::ForwardResponse>();
+    AddResult(
+        pb::ForwardResponse::kOFieldNumber, TensorId::kO, request, result,
+        [&] { return m.mutable_o(); }, data);
+    AddResult(
+        pb::ForwardResponse::kLseFieldNumber, TensorId::kLse, request, result,
+        [&] { return m.mutable_lse(); }, data);
+    FillReport(request, result, *m.mutable_report());
+    return wire::Encode(m, data);
+  }
+  auto& m = arena.New<pb::BackwardResponse>();
+  AddResult(
+      pb::BackwardResponse::kDqFieldNumber, TensorId::kDQ, request, result,
+      [&] { return m.mutable_dq(); }, data);
+  AddResult(
+      pb::BackwardResponse::kDkFieldNumber, TensorId::kDK, request, result,
+      [&] { return m.mutable_dk(); }, data);
+  AddResult(
+      pb::BackwardResponse::kDvFieldNumber, TensorId::kDV, request, result,
+      [&] { return m.mutable_dv(); }, data);
+  FillReport(request, result, *m.mutable_report());
+  return wire::Encode(m, data);
+}
+
+}  // namespace attnd::server
