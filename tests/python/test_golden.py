@@ -4,20 +4,17 @@
     python3 tests/python/test_golden.py --server=build/release/server/attnd
 """
 
-import argparse
 import json
-import sys
-import tempfile
-import unittest
 
 import grpc
 import numpy as np
 
 import cases
+import client
 import harness
 import numerics
+from client import pb
 
-OPTIONS = argparse.Namespace(server=None)
 GOLDEN = harness.ROOT / "tests/data/golden"
 # Another instruction set sums in another order. Two answers may lie this many
 # half ulps of a tensor's largest value apart: 16-bit results are f32 sums
@@ -26,22 +23,12 @@ GOLDEN = harness.ROOT / "tests/data/golden"
 HALF_ULPS = {"f32": 32, "f16": 4, "bf16": 4}
 
 
-class GoldenTest(unittest.TestCase):
+class GoldenTest(client.ClientTest):
 
   @classmethod
   def setUpClass(cls):
-    with tempfile.TemporaryDirectory() as folder:
-      cls.pb, _ = harness.generate_stubs(folder)
-    cls.server = harness.Server(OPTIONS.server)
-    cls.channel = cls.server.channel()
+    super().setUpClass()
     cls.index = json.loads((GOLDEN / "index.json").read_text())
-
-  @classmethod
-  def tearDownClass(cls):
-    cls.channel.close()
-    status, log = cls.server.stop()
-    if status != 0:
-      raise AssertionError(f"attnd exited {status}:\n{log}")
 
   def request(self, entry):
     return (GOLDEN / f"{entry['name']}.request.bin").read_bytes()
@@ -49,7 +36,7 @@ class GoldenTest(unittest.TestCase):
   def assert_same_tensor(self, name, got, want):
     self.assertEqual(got.dtype, want.dtype, name)
     self.assertEqual(got.shape, want.shape, name)
-    (got, dtype), (want, _) = (cases.array(self.pb, t) for t in (got, want))
+    (got, dtype), (want, _) = (cases.array(pb, t) for t in (got, want))
     finite = np.isfinite(want)
     np.testing.assert_array_equal(got[~finite], want[~finite], name)
     if finite.any():
@@ -63,7 +50,7 @@ class GoldenTest(unittest.TestCase):
     self.assertTrue(good)
     for entry in good:
       with self.subTest(entry["name"]):
-        kind = getattr(self.pb, entry["method"] + "Response")
+        kind = getattr(pb, entry["method"] + "Response")
         want = kind.FromString(
             (GOLDEN / f"{entry['name']}.response.bin").read_bytes())
         got = kind.FromString(harness.raw_call(
@@ -96,7 +83,4 @@ class GoldenTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-  parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument("--server", required=True, help="path of attnd")
-  _, rest = parser.parse_known_args(namespace=OPTIONS)
-  unittest.main(argv=sys.argv[:1] + rest)
+  client.main(__doc__)

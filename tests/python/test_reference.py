@@ -147,7 +147,7 @@ class BoundTest(unittest.TestCase):
 
 
 class CasesTest(unittest.TestCase):
-  """The checks of test_client.py, on answers made here."""
+  """The checks of test_numbers.py, on answers made here."""
 
   def answer(self, pb, case, computation, nudge=0.0):
     """(forward response, backward response), nudge added to one element."""
