@@ -8,8 +8,8 @@
 
 #include "attn/v1/attention.grpc.pb.h"
 #include "grpcpp/support/message_allocator.h"
-#include "server/metrics.h"
 #include "server/admitted_calls.h"
+#include "server/metrics.h"
 #include "server/scheduler.h"
 
 namespace attnd::server {
