@@ -2,95 +2,22 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "attn/v1/attention.pb.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "kernels/field_error.h"
 #include "proto/codec.h"
+#include "proto/place.h"
 #include "proto/wire_format.h"
 
 namespace attnd::wire {
 namespace {
 
-namespace v1 = ::attn::v1;
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-
-// Where the scan is, innermost first; null at the top. Text only for errors.
-struct Place {
-  const Place* outer;
-  const FieldDescriptor* field;
-};
-
-std::string PathOf(const Place* place) {
-  if (place == nullptr) return "";
-  std::string path = PathOf(place->outer);
-  if (!path.empty()) path += '.';
-  return path + place->field->name();
-}
-
-absl::Status ErrorAt(const Place* place, absl::string_view description) {
-  if (place == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("message: ", description));
-  }
-  return FieldError(PathOf(place), description);
-}
-
-WireType WireTypeOf(const FieldDescriptor& field) {
-  switch (field.type()) {
-    case FieldDescriptor::TYPE_DOUBLE:
-    case FieldDescriptor::TYPE_FIXED64:
-    case FieldDescriptor::TYPE_SFIXED64:
-      return WireType::kFixed64;
-    case FieldDescriptor::TYPE_FLOAT:
-    case FieldDescriptor::TYPE_FIXED32:
-    case FieldDescriptor::TYPE_SFIXED32:
-      return WireType::kFixed32;
-    case FieldDescriptor::TYPE_STRING:
-    case FieldDescriptor::TYPE_BYTES:
-    case FieldDescriptor::TYPE_MESSAGE:
-      return WireType::kBytes;
-    case FieldDescriptor::TYPE_GROUP:
-      return WireType::kStartGroup;
-    default:
-      return WireType::kVarint;
-  }
-}
-
-// Whether it is the data of a top-level Tensor, one that TensorData can name.
-bool IsTensorData(const Place& place) {
-  return place.outer != nullptr && place.outer->outer == nullptr &&
-         !place.outer->field->is_repeated() &&
-         place.field->number() == v1::Tensor::kDataFieldNumber &&
-         place.field->containing_type() == v1::Tensor::descriptor();
-}
-
-// Which singular fields and oneofs of one message have been seen.
-class Seen {
- public:
-  explicit Seen(const Descriptor& type)
-      : bits_((type.field_count() + type.real_oneof_decl_count()) / 64 + 1),
-        oneofs_at_(type.field_count()) {}
-
-  // False when `field`, or another of its oneof, was here before.
-  bool Add(const FieldDescriptor& field) {
-    const auto* oneof = field.real_containing_oneof();
-    const int at = oneof ? oneofs_at_ + oneof->index() : field.index();
-    const uint64_t bit = uint64_t{1} << (at % 64);
-    if (bits_[at / 64] & bit) return false;
-    bits_[at / 64] |= bit;
-    return true;
-  }
-
- private:
-  absl::InlinedVector<uint64_t, 1> bits_;
-  const int oneofs_at_;
-};
 
 // One pass over a message: checks it against its descriptor and copies all but
 // the tensors' data to header bytes that the generated parser then reads.
