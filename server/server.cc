@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <mutex>
-#include <random>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "attn/v1/attention.grpc.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -15,12 +12,11 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
-#include "kernels/attention.h"
 #include "prometheus/exposer.h"
 #include "server/admitted_calls.h"
+#include "server/describe.h"
 #include "server/metrics.h"
 #include "server/service.h"
-#include "server/version.h"
 
 namespace attnd::server {
 namespace {
@@ -28,63 +24,8 @@ namespace {
 // How long, after the drain time, responses may take to leave.
 constexpr absl::Duration kLastResponses = absl::Milliseconds(500);
 
-constexpr int64_t kPreferredChunkBytes = int64_t{2} << 20;
-
-std::string RandomId() {
-  std::random_device random;
-  std::string id;
-  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&id, "%08x", random());
-  return id;
-}
-
-std::string Address(const std::string& host, int port) {
-  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
-                                      : absl::StrCat(host, ":", port);
-}
-
-std::string DeviceLabel(const DeviceInfo& device) {
-  return absl::StrCat(device.kind, ":", device.index);
-}
-
-// What a usual forward runs as.
-std::string KernelName(const Backend& backend) {
-  RequestSpec spec;
-  for (TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
-    spec.inputs[id].emplace().shape = {1, 1, 1, 64};
-  }
-  const auto request = Request::Create(std::move(spec));
-  if (!request.ok()) return "";
-  const auto bound = (*request)->Bind({}, nullptr);
-  return backend.Kernel(Op::kForward, bound->forward.at(0).problem, {}).name;
-}
-
 int Milliseconds(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
-}
-
-attn::v1::GetServerInfoResponse MakeInfo(
-    const ServerOptions& options,
-    const std::vector<std::unique_ptr<Backend>>& backends) {
-  attn::v1::GetServerInfoResponse info;
-  info.set_server_instance_id(RandomId());
-  info.set_version(kVersion);
-  for (const auto& backend : backends) {
-    const DeviceInfo& from = backend->device();
-    attn::v1::Device& to = *info.add_devices();
-    to.set_kind(from.kind);
-    to.set_index(from.index);
-    to.set_name(from.name);
-    to.set_memory_bytes(from.memory_bytes);
-  }
-  attn::v1::Limits& limits = *info.mutable_limits();
-  limits.set_max_message_bytes(options.max_message_bytes);
-  limits.set_memory_limit_bytes(options.memory_limit_bytes);
-  limits.set_max_queue_requests(options.scheduler.max_queue_requests);
-  limits.set_max_queue_flops(options.scheduler.max_queue_flops);
-  limits.set_max_request_flops(options.scheduler.max_request_flops);
-  limits.set_max_head_dim(kMaxHeadDim);
-  info.set_preferred_chunk_bytes(kPreferredChunkBytes);
-  return info;
 }
 
 void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
@@ -164,7 +105,9 @@ class Server::Impl {
                                 kLastResponses);
   }
 
-  std::vector<std::string> Describe() const;
+  std::vector<std::string> Describe() const {
+    return DescribeServer(options_, backends_, port_, metrics_port_);
+  }
   int port() const { return port_; }
   int metrics_port() const { return metrics_port_; }
   SchedulerStats stats() const { return scheduler_->stats(); }
@@ -212,7 +155,7 @@ class Server::Impl {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     service_ = std::make_unique<Service>(
         ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_},
-        MakeInfo(options_, backends_));
+        MakeServerInfo(options_, backends_));
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);
     builder.RegisterService(service_.get());
@@ -269,39 +212,6 @@ class Server::Impl {
   std::mutex drain_mutex_;
   bool drained_ = false;
 };
-
-std::vector<std::string> Server::Impl::Describe() const {
-  std::vector<std::string> lines = {absl::StrCat("attnd ", kVersion)};
-  for (const auto& backend : backends_) {
-    const DeviceInfo& device = backend->device();
-    lines.push_back(absl::StrFormat(
-        "device %s %s, %d MiB, kernels %s", DeviceLabel(device), device.name,
-        device.memory_bytes >> 20, KernelName(*backend)));
-  }
-  const SchedulerOptions& s = options_.scheduler;
-  const MemoryShares shares = DivideMemory(options_.memory_limit_bytes);
-  lines.push_back(absl::StrFormat(
-      "memory limit %d MiB: %d MiB for requests that arrive, %d MiB for those "
-      "admitted; messages up to %d MiB",
-      options_.memory_limit_bytes >> 20, shares.transport_bytes >> 20,
-      shares.account_bytes >> 20, options_.max_message_bytes >> 20));
-  lines.push_back(absl::StrFormat(
-      "%d lanes a device; queue of %d requests, %g FLOPs; up to %g FLOPs a "
-      "request; batch delay %s",
-      s.lanes_per_device, s.max_queue_requests, s.max_queue_flops,
-      s.max_request_flops, absl::FormatDuration(s.max_batch_delay)));
-  if (port_ >= 0) {
-    lines.push_back("listening on " + Address(options_.host, port_));
-  }
-  if (!options_.unix_socket.empty()) {
-    lines.push_back("listening on unix:" + options_.unix_socket);
-  }
-  if (metrics_port_ >= 0) {
-    lines.push_back("metrics on http://" +
-                    Address(options_.host, metrics_port_) + "/metrics");
-  }
-  return lines;
-}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options,
