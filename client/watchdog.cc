@@ -1,0 +1,42 @@
+#include "client/watchdog.h"
+
+#include <utility>
+
+namespace attnd::client {
+
+Watchdog::Watchdog(Executor& executor, absl::Duration grace)
+    : executor_(executor), grace_(grace) {}
+
+void Watchdog::Watch(std::weak_ptr<Watched> watched) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    watched_.push_back(std::move(watched));
+    if (std::exchange(looking_, true)) return;
+  }
+  executor_.PostAfter(grace_ / 4, [this] { Look(); });
+}
+
+void Watchdog::Look() {
+  std::vector<std::weak_ptr<Watched>> watched;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    watched.swap(watched_);
+  }
+  const absl::Time late = executor_.Now() - grace_;
+  std::erase_if(watched, [late](const std::weak_ptr<Watched>& weak) {
+    const std::shared_ptr<Watched> alive = weak.lock();
+    if (alive == nullptr) return true;
+    if (alive->due() > late) return false;
+    alive->Break();
+    return true;
+  });
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    watched_.insert(watched_.end(), watched.begin(), watched.end());
+    looking_ = !watched_.empty();
+    if (!looking_) return;
+  }
+  executor_.PostAfter(grace_ / 4, [this] { Look(); });
+}
+
+}  // namespace attnd::client

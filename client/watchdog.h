@@ -1,0 +1,45 @@
+#ifndef ATTND_CLIENT_WATCHDOG_H_
+#define ATTND_CLIENT_WATCHDOG_H_
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "client/executor.h"
+
+namespace attnd::client {
+
+// Something that ought to be gone, soon after it is due.
+class Watched {
+ public:
+  virtual ~Watched() = default;
+  // May come nearer, to now; infinite: never.
+  virtual absl::Time due() const = 0;
+  // Runs at most once, on the executor's thread: it is overdue.
+  virtual void Break() = 0;
+};
+
+// Breaks what is still there `grace` after it was due. It looks every `grace`
+// / 4 while there is anything to watch, so that something which comes and goes
+// costs a push to a list and no timer. Thread-safe.
+class Watchdog {
+ public:
+  // `executor` must end before this does.
+  Watchdog(Executor& executor, absl::Duration grace);
+
+  void Watch(std::weak_ptr<Watched> watched);
+
+ private:
+  void Look();
+
+  Executor& executor_;
+  const absl::Duration grace_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Watched>> watched_;
+  bool looking_ = false;
+};
+
+}  // namespace attnd::client
+
+#endif  // ATTND_CLIENT_WATCHDOG_H_
