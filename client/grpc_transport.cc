@@ -1,10 +1,11 @@
 #include "client/grpc_transport.h"
 
-#include <algorithm>
-#include <limits>
+#include <atomic>
 #include <mutex>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
 #include "grpc/grpc.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/grpc_bytes.h"
@@ -27,25 +28,30 @@ class GrpcResponse final : public Response {
 
 // One attempt. It ends when the status is known and gRPC has let go of the
 // caller's memory, which can be later.
-class Attempt : public std::enable_shared_from_this<Attempt> {
+class Attempt final : public Watched,
+                      public std::enable_shared_from_this<Attempt> {
  public:
-  explicit Attempt(Transport::Completion done) : done_(std::move(done)) {}
+  Attempt(std::shared_ptr<Connection> connection, absl::Time deadline,
+          Transport::Completion done)
+      : connection_(std::move(connection)),
+        socket_(connection_->socket()),
+        deadline_(deadline),
+        done_(std::move(done)) {}
 
-  // `stub` must live until this returns.
-  template <typename Stub>
-  void Start(Stub& stub, const std::string& method,
-             const std::vector<wire::Piece>& pieces, absl::Time deadline) {
+  void Start(const std::string& method,
+             const std::vector<wire::Piece>& pieces) {
     keep_alive_ = shared_from_this();
     context_ = std::make_shared<grpc::ClientContext>();
-    if (deadline != absl::InfiniteFuture()) {
-      context_->set_deadline(absl::ToChronoTime(deadline));
+    if (deadline_ != absl::InfiniteFuture()) {
+      context_->set_deadline(absl::ToChronoTime(deadline_));
     }
     request_ = wire::ToByteBuffer(pieces, [this] { Release(); });
-    // The attempt, and with it the context, may end before UnaryCall returns.
+    // The attempt may end, and let go of both, before UnaryCall returns.
     const std::shared_ptr<grpc::ClientContext> context = context_;
-    stub.UnaryCall(context.get(), method, grpc::StubOptions(), &request_,
-                   &response_,
-                   [this](const grpc::Status& status) { OnStatus(status); });
+    const std::shared_ptr<Connection> connection = connection_;
+    connection->stub().UnaryCall(
+        context.get(), method, grpc::StubOptions(), &request_, &response_,
+        [this](const grpc::Status& status) { OnStatus(status); });
   }
 
   void Cancel() {
@@ -53,9 +59,17 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     {
       std::lock_guard<std::mutex> lock(mutex_);
       context = context_;
+      deadline_ = std::min(deadline_, absl::Now());
     }
     if (context != nullptr) context->TryCancel();
   }
+
+  absl::Time due() const override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return deadline_;
+  }
+  // gRPC is stuck in a write; what else goes over the connection is lost.
+  void Break() override { socket_->Shutdown(); }
 
  private:
   void OnStatus(const grpc::Status& status) {
@@ -64,6 +78,8 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     } else {
       result_ = wire::FromGrpcStatus(status);
     }
+    if (status.error_code() == grpc::UNAVAILABLE) connection_->Retire();
+    connection_.reset();
     response_.Clear();
     request_.Clear();
     {
@@ -82,43 +98,17 @@ class Attempt : public std::enable_shared_from_this<Attempt> {
     std::exchange(done_, nullptr)(std::move(result_));
   }
 
+  std::shared_ptr<Connection> connection_;  // until the status is known
+  const std::shared_ptr<UnixSocket> socket_;
+  mutable std::mutex mutex_;
+  absl::Time deadline_;                           // or when it was cancelled
+  std::shared_ptr<grpc::ClientContext> context_;  // until the status is known
   Transport::Completion done_;
   std::shared_ptr<Attempt> keep_alive_;
   std::atomic<int> holds_{2};  // the status, and the caller's memory
   grpc::ByteBuffer request_, response_;
   Transport::Result result_ = absl::UnknownError("no status");
-  std::mutex mutex_;
-  std::shared_ptr<grpc::ClientContext> context_;  // until the status is known
 };
-
-int Milliseconds(absl::Duration duration) {
-  return static_cast<int>(std::clamp<int64_t>(
-      absl::ToInt64Milliseconds(duration), 1, std::numeric_limits<int>::max()));
-}
-
-grpc::ChannelArguments Arguments(const ClientOptions& options, int connection) {
-  grpc::ChannelArguments args;
-  // Distinct arguments and pools of their own: connections are not shared.
-  args.SetInt("attnd.connection", connection);
-  args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  args.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-  args.SetMaxSendMessageSize(-1);  // checked before, naming the field
-  // Retries are ours: gRPC's buffer is far smaller than a tensor.
-  args.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
-              Milliseconds(options.initial_backoff));
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS,
-              Milliseconds(options.max_backoff));
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time));
-  args.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-              Milliseconds(options.keepalive_timeout));
-  // A write that is stuck sends no data, and a long computation neither.
-  args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  args.SetCompressionAlgorithm(GRPC_COMPRESS_NONE);
-  args.SetInt(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
-              1 << GRPC_COMPRESS_NONE);
-  return args;
-}
 
 }  // namespace
 
@@ -127,19 +117,31 @@ GrpcTransport::GrpcTransport(const std::string& target,
   // Keeps gRPC up until the process ends. Otherwise the last channel to go
   // shuts it down, which after a write that got stuck takes up to 10 s.
   [[maybe_unused]] static const bool initialized = (grpc_init(), true);
+  if (UnixSocket::Names(target)) {
+    executor_ = std::make_unique<ThreadExecutor>(1);
+    watchdog_ =
+        std::make_unique<Watchdog>(*executor_, options.keepalive_timeout);
+  }
   for (int i = 0; i < options.connections; ++i) {
-    stubs_.push_back(std::make_unique<Stub>(grpc::CreateCustomChannel(
-        target, grpc::InsecureChannelCredentials(), Arguments(options, i))));
+    slots_.push_back(
+        std::make_unique<ConnectionSlot>(target, options, i, executor_.get()));
   }
 }
 
 std::function<void()> GrpcTransport::Start(
     const std::string& method, const std::vector<wire::Piece>& pieces,
     absl::Time deadline, Completion done) {
-  auto attempt = std::make_shared<Attempt>(std::move(done));
-  Stub& stub =
-      *stubs_[next_.fetch_add(1, std::memory_order_relaxed) % stubs_.size()];
-  attempt->Start(stub, method, pieces, deadline);
+  ConnectionSlot& slot =
+      *slots_[next_.fetch_add(1, std::memory_order_relaxed) % slots_.size()];
+  auto connection = slot.Get();
+  if (!connection.ok()) {
+    done(connection.status());
+    return [] {};
+  }
+  auto attempt = std::make_shared<Attempt>(*std::move(connection), deadline,
+                                           std::move(done));
+  if (watchdog_ != nullptr) watchdog_->Watch(attempt);
+  attempt->Start(method, pieces);
   std::weak_ptr<Attempt> weak = attempt;
   return [weak] {
     if (const std::shared_ptr<Attempt> alive = weak.lock()) alive->Cancel();

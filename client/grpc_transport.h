@@ -9,15 +9,19 @@
 
 #include "absl/time/time.h"
 #include "attnd/client.h"
+#include "client/connection.h"
+#include "client/executor.h"
 #include "client/transport.h"
-#include "grpcpp/generic/generic_stub.h"
-#include "grpcpp/support/byte_buffer.h"
+#include "client/watchdog.h"
 
 namespace attnd::client {
 
 // Unary calls over gRPC channels: `options.connections` of them to one target,
 // taken in turn. Attempts run on gRPC's own callback threads, of which there
-// is a fixed number.
+// is a fixed number. An attempt that has not let go of the caller's memory
+// within options.keepalive_timeout of its deadline, or of being cancelled,
+// takes its connection down: over TCP the kernel sees to that, over a unix
+// socket a thread of this class.
 class GrpcTransport final : public Transport {
  public:
   GrpcTransport(const std::string& target, const ClientOptions& options);
@@ -27,9 +31,11 @@ class GrpcTransport final : public Transport {
                               absl::Time deadline, Completion done) override;
 
  private:
-  using Stub = grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer>;
-
-  std::vector<std::unique_ptr<Stub>> stubs_;
+  // The first two are null for a TCP address. The slots' connections are
+  // destroyed on the executor, and it ends before the watchdog that it runs.
+  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<ThreadExecutor> executor_;
+  std::vector<std::unique_ptr<ConnectionSlot>> slots_;
   std::atomic<uint32_t> next_{0};
 };
 

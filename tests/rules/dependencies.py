@@ -28,6 +28,7 @@ CUDA = re.compile(r'cuda|cublas|cudnn|nvrtc|nccl|cute/|cutlass/|cooperative_grou
 
 # The edges that speak RPC: nothing else knows gRPC.
 GRPC_EDGES = {
+    'client/connection',
     'client/grpc_transport',
     'proto/grpc_bytes',
     'proto/grpc_status',

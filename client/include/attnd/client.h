@@ -143,13 +143,15 @@ struct ClientOptions {
   // Behaviour.
   // The largest response accepted, and the largest request sent.
   int64_t max_message_bytes = (int64_t{1} << 31) - 1;
-  // A silent peer is given up after keepalive_time + keepalive_timeout; over
-  // TCP this is also what bounds how long a call can outlast its deadline. On
-  // a unix socket nothing does: gRPC sends no ping while a write is stuck, so
-  // a call to a server that stopped reading ends when that server does. Pings
-  // go out every keepalive_time, at least 1 s: a server closes the connection
-  // (GOAWAY, "too_many_pings") of a client that pings more often than it likes,
-  // which for attnd is four times a second.
+  // A silent peer is given up after keepalive_time + keepalive_timeout. While
+  // a write to it is stuck nothing else ends a call: over TCP the write is
+  // given up keepalive_timeout after the peer's last sign of life, on a unix
+  // socket keepalive_timeout (and up to a quarter) after the call's deadline or
+  // its cancelling, and what else goes over that connection ends UNAVAILABLE;
+  // so give calls over unix sockets a deadline. Pings go out every
+  // keepalive_time, at least 1 s: a server closes the connection (GOAWAY,
+  // "too_many_pings") of a client that pings more often than it likes, which
+  // for attnd is four times a second.
   absl::Duration keepalive_time = absl::Seconds(10);
   absl::Duration keepalive_timeout = absl::Seconds(10);
   // Attempts per call. Only UNAVAILABLE, and RESOURCE_EXHAUSTED with a retry
@@ -179,7 +181,7 @@ class Client {
   using Callback = std::function<void(absl::StatusOr<Report>)>;
 
   // Connects on first use. `target` as gRPC writes them: "host:port",
-  // "unix:/path". INVALID_ARGUMENT: bad options.
+  // "unix:/path", "unix-abstract:name". INVALID_ARGUMENT: bad options.
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       const std::string& target, const ClientOptions& options = {});
   virtual ~Client() = default;

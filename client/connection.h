@@ -1,0 +1,77 @@
+#ifndef ATTND_CLIENT_CONNECTION_H_
+#define ATTND_CLIENT_CONNECTION_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "attnd/client.h"
+#include "client/executor.h"
+#include "client/unix_socket.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/channel_arguments.h"
+
+namespace attnd::client {
+
+// A gRPC channel. One to a TCP address connects, and connects again, by
+// itself. One to a unix socket lives and dies with a connection that we made:
+// gRPC ends no call whose write is stuck, and where TCP_USER_TIMEOUT cannot
+// help it takes whoever has the socket to shut it down. Thread-safe.
+class Connection {
+ public:
+  using Stub = grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+  // `socket` is null for a TCP address.
+  Connection(std::shared_ptr<grpc::Channel> channel,
+             std::shared_ptr<UnixSocket> socket)
+      : stub_(std::move(channel)), socket_(std::move(socket)) {}
+
+  Stub& stub() { return stub_; }
+  const std::shared_ptr<UnixSocket>& socket() const { return socket_; }
+
+  // An attempt found the server unavailable: a server that drains refuses what
+  // comes over its old connections, while another may listen already.
+  void Retire() { retired_.store(true, std::memory_order_relaxed); }
+  // Whether further attempts should use it.
+  bool usable() const {
+    return socket_ == nullptr ||
+           (!retired_.load(std::memory_order_relaxed) && !socket_->Closed());
+  }
+
+ private:
+  Stub stub_;
+  const std::shared_ptr<UnixSocket> socket_;
+  std::atomic<bool> retired_{false};
+};
+
+// One of a client's connections, replaced when it is no longer usable.
+// Thread-safe.
+class ConnectionSlot {
+ public:
+  // `index` tells a client's connections apart. Channels to unix sockets are
+  // destroyed on `executor`, which may be null for TCP: whoever lets go of the
+  // last reference may be a thread of gRPC's, which must not wait for itself.
+  ConnectionSlot(const std::string& target, const ClientOptions& options,
+                 int index, Executor* executor);
+
+  // Does not block. UNAVAILABLE: no server on that unix socket.
+  absl::StatusOr<std::shared_ptr<Connection>> Get();
+
+ private:
+  absl::StatusOr<std::shared_ptr<Connection>> ConnectToSocket() const;
+
+  const std::string target_;
+  const grpc::ChannelArguments arguments_;
+  Executor* const executor_;
+  std::mutex mutex_;
+  std::shared_ptr<Connection> connection_;
+};
+
+}  // namespace attnd::client
+
+#endif  // ATTND_CLIENT_CONNECTION_H_
