@@ -156,11 +156,11 @@ TEST(RequestLayoutTest, EveryLayoutGivesTheSameBits) {
       RunRequest(**request, memory);
       for (int i = 0; i < kTensorIds; ++i) {
         const TensorId id = static_cast<TensorId>(i);
-        if (base->output(id).present)
-          EXPECT_TRUE(SameElements(id, Layout::kBshd,
-                                   base_memory.bytes(id).data(), layout,
-                                   pointers[id], /*copy=*/false))
-              << TensorName(id);
+        if (!base->output(id).present) continue;
+        EXPECT_TRUE(SameElements(id, Layout::kBshd,
+                                 base_memory.bytes(id).data(), layout,
+                                 pointers[id], /*copy=*/false))
+            << TensorName(id);
       }
     }
   }
