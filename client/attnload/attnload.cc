@@ -46,7 +46,8 @@ void AddFlags(CLI::App& app, Flags& f) {
                  "form; latency counts from the time due");
   app.add_option("--shape", f.shapes,
                  "What to send, e.g. forward:bf16:b1:s512:h8/2:d128:causal@0.7 "
-                 "(see below); may be given several times");
+                 "(see below); may be given several times")
+      ->allow_extra_args(false);
   app.add_option("--mix", f.mix, "A file with one --shape a line")
       ->check(CLI::ExistingFile);
   app.add_option("--warmup", f.warm_up_s, "Seconds that do not count")
