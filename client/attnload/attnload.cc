@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "attnd/client.h"
 #include "client/attnload/load.h"
@@ -36,6 +37,20 @@ struct Flags {
   LoadOptions load;
 };
 
+// CLI::Range lets NaN through, which is neither below nor above anything.
+CLI::Validator Within(double from, double to) {
+  CLI::Validator range = CLI::Range(from, to);
+  CLI::Validator number(
+      [](std::string& text) -> std::string {
+        double value = 0;
+        return absl::SimpleAtod(text, &value) && std::isnan(value)
+                   ? "nan is no number"
+                   : "";
+      },
+      "");
+  return range & number;
+}
+
 void AddFlags(CLI::App& app, Flags& f) {
   app.add_option("target", f.target, "host:port, or unix:/path")->required();
   app.add_option("--concurrency", f.concurrency,
@@ -52,16 +67,16 @@ void AddFlags(CLI::App& app, Flags& f) {
       ->check(CLI::ExistingFile);
   app.add_option("--warmup", f.warm_up_s, "Seconds that do not count")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 86400.0));
+      ->check(Within(0.0, 86400.0));
   app.add_option("--duration", f.duration_s, "Seconds per level")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 86400.0));
+      ->check(Within(0.001, 86400.0));
   app.add_option("--requests", f.load.requests,
                  "Requests per level, instead of --duration")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
   app.add_option("--timeout", f.timeout_s, "Deadline of each request, seconds")
       ->capture_default_str()
-      ->check(CLI::Range(0.001, 86400.0));
+      ->check(Within(0.001, 86400.0));
   app.add_option("--priority", f.priority, "low, normal or high")
       ->capture_default_str()
       ->check(CLI::IsMember({"low", "normal", "high"}));
@@ -79,7 +94,7 @@ void AddFlags(CLI::App& app, Flags& f) {
   app.add_option("--check", f.load.check_share,
                  "Share of answers of which some rows are recomputed")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(Within(0.0, 1.0));
   app.add_option("--seed", f.load.seed, "Of data, mix and arrival times")
       ->capture_default_str();
   app.add_option("--json", f.json, "Also write results here; - is stdout");
