@@ -51,6 +51,15 @@ CLI::Validator Within(double from, double to) {
   return range & number;
 }
 
+// CLI11 wraps a negative number round, and cuts one that is too large.
+CLI::Validator Seed() {
+  return {[](std::string& text) -> std::string {
+            uint64_t seed;
+            return absl::SimpleAtoi(text, &seed) ? "" : "not 0 to 2^64 - 1";
+          },
+          ""};
+}
+
 void AddFlags(CLI::App& app, Flags& f) {
   app.add_option("target", f.target, "host:port, or unix:/path")->required();
   app.add_option("--concurrency", f.concurrency,
@@ -96,7 +105,8 @@ void AddFlags(CLI::App& app, Flags& f) {
       ->capture_default_str()
       ->check(Within(0.0, 1.0));
   app.add_option("--seed", f.load.seed, "Of data, mix and arrival times")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(Seed());
   app.add_option("--json", f.json, "Also write results here; - is stdout");
   app.footer(
       "A shape is parts joined by ':', in any order, with @weight last:\n"
