@@ -131,23 +131,29 @@ absl::StatusOr<std::vector<Shape>> ReadShapes(const Flags& flags) {
   return ParseMix(text.empty() ? "forward:f32:b1:s512:h8:d64" : text);
 }
 
+absl::Status AddLevels(const char* flag, const std::string& text, bool open,
+                       std::vector<LevelResults>& levels) {
+  if (text.empty()) return absl::OkStatus();
+  const auto refuse = [flag](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
+  };
+  absl::StatusOr<std::vector<double>> range = ParseRange(text);
+  if (!range.ok()) return refuse(range.status().message());
+  for (double level : *range) {
+    if (!open && (level != std::floor(level) || level > (1 << 20))) {
+      return refuse("whole numbers up to 1048576");
+    }
+    levels.push_back({open, level, {}});
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<LevelResults>> ReadLevels(const Flags& flags) {
   std::vector<LevelResults> levels;
-  const auto add = [&](const std::string& text, bool open) -> absl::Status {
-    if (text.empty()) return absl::OkStatus();
-    absl::StatusOr<std::vector<double>> range = ParseRange(text);
-    if (!range.ok()) return range.status();
-    for (double level : *range) {
-      if (!open && (level != std::floor(level) || level > (1 << 20))) {
-        return absl::InvalidArgumentError(
-            "--concurrency: whole numbers up to 1048576");
-      }
-      levels.push_back({open, level, {}});
-    }
-    return absl::OkStatus();
-  };
-  if (absl::Status s = add(flags.concurrency, false); !s.ok()) return s;
-  if (absl::Status s = add(flags.rate, true); !s.ok()) return s;
+  absl::Status status =
+      AddLevels("--concurrency", flags.concurrency, false, levels);
+  status.Update(AddLevels("--rate", flags.rate, true, levels));
+  if (!status.ok()) return status;
   if (levels.empty()) levels.push_back({false, 1, {}});
   return levels;
 }
