@@ -66,7 +66,8 @@ void AddFlags(CLI::App& app, Flags& f) {
                  "Closed loop: requests in flight; 8, 1,4,32, 1:16:1 (from, "
                  "to, step) or 1:16:*2 (factor)");
   app.add_option("--rate", f.rate,
-                 "Open loop: requests per second at random times, in the same "
+                 "Open loop: requests per second at random times, 0.001 to "
+                 "1e6, in the same "
                  "form; latency counts from the time due");
   app.add_option("--shape", f.shapes,
                  "What to send, e.g. forward:bf16:b1:s512:h8/2:d128:causal@0.7 "
@@ -142,6 +143,9 @@ absl::Status AddLevels(const char* flag, const std::string& text, bool open,
   for (double level : *range) {
     if (!open && (level != std::floor(level) || level > (1 << 20))) {
       return refuse("whole numbers up to 1048576");
+    }
+    if (open && (level < 0.001 || level > 1e6)) {
+      return refuse("0.001 to 1000000 a second");
     }
     levels.push_back({open, level, {}});
   }

@@ -2,6 +2,7 @@
 
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <cmath>
 #include <condition_variable>
 #include <deque>
@@ -86,7 +87,9 @@ class Load {
         limit_(options.open_loop
                    ? options.max_in_flight
                    : std::max<int64_t>(1, std::llround(options.level))),
-        start_(Clock::now()) {
+        start_(Clock::now()),
+        end_(start_ +
+             absl::ToChronoNanoseconds(options.warm_up + options.duration)) {
     checker_.emplace(workload, recorder_, options.check_rows, options.seed + 1);
   }
 
@@ -113,6 +116,7 @@ class Load {
   PoissonArrivals arrivals_;
   const int64_t limit_;
   const Clock::time_point start_;
+  const Clock::time_point end_;  // without a number of requests
 
   mutable std::mutex mutex_;
   std::condition_variable ended_;
@@ -123,7 +127,9 @@ Clock::time_point Load::WaitUntilDue() {
   Clock::time_point due;
   if (options_.open_loop) {
     due = start_ + absl::ToChronoNanoseconds(arrivals_.Next());
-    std::this_thread::sleep_until(due);
+    // At a low rate that may be long after the end.
+    std::this_thread::sleep_until(options_.requests > 0 ? due
+                                                        : std::min(due, end_));
   }
   std::unique_lock<std::mutex> lock(mutex_);
   ended_.wait(lock, [this] { return in_flight_ < limit_; });
@@ -173,13 +179,11 @@ void Load::Send(Clock::time_point due) {
 void Load::Run() {
   // Wakes at the time due, not up to 50 us later.
   prctl(PR_SET_TIMERSLACK, 1);
-  const Clock::time_point end =
-      start_ + absl::ToChronoNanoseconds(options_.warm_up + options_.duration);
   int64_t measured = 0;
   while (true) {
     const Clock::time_point due = WaitUntilDue();
     const bool over =
-        options_.requests > 0 ? measured >= options_.requests : due >= end;
+        options_.requests > 0 ? measured >= options_.requests : due >= end_;
     if (over) {
       std::lock_guard<std::mutex> lock(mutex_);
       --in_flight_;
