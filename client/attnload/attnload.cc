@@ -119,17 +119,25 @@ void AddFlags(CLI::App& app, Flags& f) {
 }
 
 absl::StatusOr<std::vector<Shape>> ReadShapes(const Flags& flags) {
-  std::string text;
+  std::vector<Shape> shapes;
   if (!flags.mix.empty()) {
     std::ifstream file(flags.mix);
     std::stringstream content;
     content << file.rdbuf();
-    text = content.str();
+    absl::StatusOr<std::vector<Shape>> mix = ParseMix(content.str());
+    if (!mix.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--mix: ", flags.mix, ": ", mix.status().message()));
+    }
+    shapes = *std::move(mix);
   }
-  for (const std::string& shape : flags.shapes) {
-    absl::StrAppend(&text, "\n", shape);
+  for (const std::string& text : flags.shapes) {
+    absl::StatusOr<Shape> shape = ParseShape(text);
+    if (!shape.ok()) return shape.status();
+    shapes.push_back(*std::move(shape));
   }
-  return ParseMix(text.empty() ? "forward:f32:b1:s512:h8:d64" : text);
+  if (shapes.empty()) return ParseMix("forward:f32:b1:s512:h8:d64");
+  return shapes;
 }
 
 absl::Status AddLevels(const char* flag, const std::string& text, bool open,
