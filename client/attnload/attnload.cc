@@ -115,7 +115,8 @@ void AddFlags(CLI::App& app, Flags& f) {
       "hQ/KV\n"
       "  dDIM or dHEAD/VALUE  causal  wLEFT/RIGHT  det  naive|online|fa1|fa2\n"
       "Left out: forward:f32:b1:s512:h8:d64.\n"
-      "Exit status: 0; 1 when an answer is wrong or none came; 2 bad usage.");
+      "Exit status: 0; 1 when an answer is wrong or none came; 2 bad usage, "
+      "or results that could not be written.");
 }
 
 absl::StatusOr<std::vector<Shape>> ReadShapes(const Flags& flags) {
@@ -197,19 +198,48 @@ client::Priority PriorityOf(const std::string& name) {
   return name == "high" ? client::Priority::kHigh : client::Priority::kNormal;
 }
 
-bool WriteJson(const std::string& path, const std::string& json) {
-  if (path == "-") {
-    std::cout << json << "\n";
-    return bool(std::cout.flush());
-  }
-  std::ofstream file(path);
-  file << json << "\n";
-  return bool(file.flush());
-}
-
 int Fail(int code, const absl::Status& status) {
   std::cerr << "attnload: " << status.message() << "\n";
   return code;
+}
+
+// Whether every level got answers, all of them right.
+bool RunLevels(client::Client& client, const Flags& flags,
+               const std::vector<Shape>& shapes,
+               std::vector<LevelResults>& levels) {
+  LoadOptions options = flags.load;
+  options.warm_up = absl::Seconds(flags.warm_up_s);
+  options.duration = absl::Seconds(flags.duration_s);
+  options.call.priority = PriorityOf(flags.priority);
+  Workload workload(shapes, options.seed);
+  bool good = true;
+  for (LevelResults& level : levels) {
+    options.open_loop = level.open_loop;
+    options.level = level.level;
+    ProgressPrinter printer(level);
+    level.results =
+        RunLoad(client, workload, options,
+                [&printer](const Results& results, int64_t in_flight,
+                           absl::Duration since) {
+                  printer.Print(results, in_flight, since);
+                });
+    good &= level.results.ok > 0 && level.results.answers_wrong == 0;
+  }
+  return good;
+}
+
+// The table, and JSON where it was asked for; false: could not be written.
+bool WriteResults(const Flags& flags, const std::vector<Shape>& shapes,
+                  const std::vector<LevelResults>& levels,
+                  std::ofstream& json_file) {
+  // With JSON on stdout, the table is for whoever watches.
+  (flags.json == "-" ? std::cerr : std::cout) << Table(shapes, levels);
+  if (!flags.json.empty()) {
+    std::ostream& json = flags.json == "-" ? std::cout : json_file;
+    json << Json(flags.target, shapes, levels) << "\n" << std::flush;
+    if (!json) return false;
+  }
+  return bool(std::cout.flush());
 }
 
 int Run(Flags flags) {
@@ -234,30 +264,19 @@ int Run(Flags flags) {
   }
   std::cerr << "\n";
 
-  flags.load.warm_up = absl::Seconds(flags.warm_up_s);
-  flags.load.duration = absl::Seconds(flags.duration_s);
-  call.priority = PriorityOf(flags.priority);
-  flags.load.call = call;
-  Workload workload(*shapes, flags.load.seed);
-  bool good = true;
-  for (LevelResults& level : *levels) {
-    flags.load.open_loop = level.open_loop;
-    flags.load.level = level.level;
-    ProgressPrinter printer(level);
-    level.results =
-        RunLoad(**client, workload, flags.load,
-                [&printer](const Results& results, int64_t in_flight,
-                           absl::Duration since) {
-                  printer.Print(results, in_flight, since);
-                });
-    good &= level.results.ok > 0 && level.results.answers_wrong == 0;
+  // Before the load, which may take hours.
+  std::ofstream json_file;
+  if (!flags.json.empty() && flags.json != "-") {
+    json_file.open(flags.json);
+    if (!json_file) {
+      return Fail(2, absl::UnknownError("cannot write " + flags.json));
+    }
   }
 
-  // With JSON on stdout, the table is for whoever watches.
-  (flags.json == "-" ? std::cerr : std::cout) << Table(*shapes, *levels);
-  if (!flags.json.empty() &&
-      !WriteJson(flags.json, Json(flags.target, *shapes, *levels))) {
-    return Fail(1, absl::UnknownError("cannot write " + flags.json));
+  flags.load.call = call;
+  const bool good = RunLevels(**client, flags, *shapes, *levels);
+  if (!WriteResults(flags, *shapes, *levels, json_file)) {
+    return Fail(2, absl::UnknownError("cannot write the results"));
   }
   return good ? 0 : 1;
 }
