@@ -1,4 +1,5 @@
 #include "kernels/cpu/flash.h"
+#include "kernels/cpu/give_way.h"
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -224,7 +225,7 @@ void RunDkvTask(const BackwardArgs& args, const FlashTask& task,
   const Interval rows = RowsOf(scratch);
   for (int64_t g = 0; g < p.group(); ++g) {
     for (int64_t row = rows.lo; row < rows.hi; row += kTileTokens) {
-      if (p.cancel != nullptr && p.cancel->cancelled()) return;
+      if (!Proceed(p)) return;
       block.AddRows(task.head * p.group() + g, row,
                     std::min(kTileTokens, rows.hi - row), rows.hi);
     }

@@ -1,4 +1,5 @@
 #include "kernels/cpu/flash.h"
+#include "kernels/cpu/give_way.h"
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -125,7 +126,7 @@ void RunDqTask(const BackwardArgs& args, const FlashTask& task,
   block.PackLanes();
   TileWalk walk(scratch.sequence, task.first, task.first + task.count - 1);
   while (const int64_t tokens = walk.Next(&scratch.pieces)) {
-    if (p.cancel != nullptr && p.cancel->cancelled()) return;
+    if (!Proceed(p)) return;
     block.AddTile(scratch, tokens);
   }
   block.Store();

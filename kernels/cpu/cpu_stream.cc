@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/give_way.h"
 #include "kernels/cpu/head_slice.h"
 #include "kernels/reference/reference.h"
 
@@ -31,10 +32,6 @@ class ScopedTimer {
   absl::Duration& total_;
   const Clock::time_point start_ = Clock::now();
 };
-
-bool Cancelled(const Problem& p) {
-  return p.cancel != nullptr && p.cancel->cancelled();
-}
 
 double TotalFlops(const std::vector<FlashTask>& tasks) {
   double flops = 0;
@@ -141,7 +138,7 @@ void CpuStream::RunFlash(const std::vector<FlashTask>& tasks, RunTask run) {
 void CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
   RunFlash(PlanForward(group), [&](const FlashTask& task, Scratch& scratch) {
     const ForwardArgs& args = group[task.problem];
-    if (Cancelled(args.problem)) return;
+    if (!Proceed(args.problem)) return;
     if (task.kind == FlashTask::Kind::kEmpty) {
       ClearForward(args, task);
     } else {
@@ -153,7 +150,7 @@ void CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
 void CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
   RunFlash(PlanBackward(group), [&](const FlashTask& task, Scratch& scratch) {
     const BackwardArgs& args = group[task.problem];
-    if (Cancelled(args.problem)) return;
+    if (!Proceed(args.problem)) return;
     switch (task.kind) {
       case FlashTask::Kind::kDq:
         return RunFlashDq(args, task, scratch);
@@ -184,7 +181,7 @@ void CpuStream::ReferenceForward(absl::Span<const ForwardArgs> group,
     if (!HasOutputs(Op::kForward, args.problem)) continue;
     const int64_t heads = args.problem.q_heads;
     RunReference(flops, args.problem.batch * heads, [&](int64_t i, int) {
-      if (Cancelled(args.problem)) return;
+      if (!Proceed(args.problem)) return;
       const HeadSlice slice(args, i / heads, i % heads);
       reference::Forward(slice.forward(), algorithm).IgnoreError();
     });
@@ -198,7 +195,7 @@ void CpuStream::ReferenceBackward(absl::Span<const BackwardArgs> group,
     if (!HasOutputs(Op::kBackward, args.problem)) continue;
     const int64_t heads = args.problem.kv_heads;
     RunReference(flops, args.problem.batch * heads, [&](int64_t i, int) {
-      if (Cancelled(args.problem)) return;
+      if (!Proceed(args.problem)) return;
       const HeadSlice slice(args, i / heads, i % heads);
       reference::Backward(slice.backward(), algorithm).IgnoreError();
     });

@@ -1,4 +1,5 @@
 #include "kernels/cpu/flash.h"
+#include "kernels/cpu/give_way.h"
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -114,7 +115,7 @@ void ForwardBlock(const ForwardArgs& args, const FlashTask& task,
   TileWalk walk(scratch.sequence, task.first, task.first + task.count - 1);
   bool first = true;
   while (const int64_t tokens = walk.Next(&scratch.pieces)) {
-    if (p.cancel != nullptr && p.cancel->cancelled()) return;
+    if (!Proceed(p)) return;
     PackKv(scratch, &KvSegment::k, kv_head, p.head_dim, k);
     // (E1), (E2), (E21)
     Gemm<AOrder::kRowMajor>(tokens, width, p.head_dim, k.data, k.stride, q.data,

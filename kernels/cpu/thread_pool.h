@@ -24,9 +24,7 @@ class ThreadPool {
   // run at once with the same worker.
   using Task = absl::FunctionRef<void(int64_t task, int worker)>;
 
-  // Starts `threads` >= 1 threads. They run at a lower priority than
-  // the process's other threads, so that those that talk to clients stay
-  // responsive while all cores compute.
+  // Starts `threads` >= 1 threads. Their tasks should GiveWay now and then.
   explicit ThreadPool(int threads);
   // No job may be running.
   ~ThreadPool();
