@@ -47,15 +47,19 @@ void Call::BeginAttempt() {
     attempt = ++attempts_;
   }
   // The transport may hold locks of its own: take the outcome elsewhere.
+  auto done = [self = shared_from_this()](Transport::Result result) mutable {
+    Executor& executor = self->context_.executor;
+    executor.Post(
+        [self = std::move(self), result = std::move(result)]() mutable {
+          self->FinishAttempt(std::move(result));
+        });
+  };
+  if (context_.waits) {
+    return context_.transport.Run(spec_.method, spec_.pieces, spec_.deadline,
+                                  std::move(done));
+  }
   std::function<void()> cancel = context_.transport.Start(
-      spec_.method, spec_.pieces, spec_.deadline,
-      [self = shared_from_this()](Transport::Result result) mutable {
-        Executor& executor = self->context_.executor;
-        executor.Post(
-            [self = std::move(self), result = std::move(result)]() mutable {
-              self->FinishAttempt(std::move(result));
-            });
-      });
+      spec_.method, spec_.pieces, spec_.deadline, std::move(done));
   bool cancelled = false;
   {
     // The attempt may have ended, and another begun, before Start returned.

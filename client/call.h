@@ -25,6 +25,9 @@ struct CallContext {
   Executor& executor;
   RetryBudget& budget;
   RetryPolicy retry;
+  // Whoever runs the executor has nothing to do but this call, which nobody can
+  // cancel: attempts may block.
+  bool waits = false;
 };
 
 struct CallSpec {

@@ -31,7 +31,7 @@ CoreClient::~CoreClient() {
   idle_.wait(lock, [this] { return calls_ == 0; });
 }
 
-CallContext CoreClient::Context(Executor& executor) {
+CallContext CoreClient::Context(Executor& executor, bool waits) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     ++calls_;
@@ -40,7 +40,8 @@ CallContext CoreClient::Context(Executor& executor) {
       *transport_,
       executor,
       budget_,
-      {options_.max_attempts, options_.initial_backoff, options_.max_backoff}};
+      {options_.max_attempts, options_.initial_backoff, options_.max_backoff},
+      waits};
 }
 
 void CoreClient::EndCall() {
@@ -65,7 +66,7 @@ absl::Status CoreClient::Run(const char* method, Pieces pieces,
     if (attempts != nullptr) *attempts = tries;
     done = true;
   };
-  Call::Start(std::move(spec), Context(queue));
+  Call::Start(std::move(spec), Context(queue, /*waits=*/true));
   while (!done) queue.RunOne();
   EndCall();
   return result;
@@ -94,7 +95,7 @@ std::function<void()> CoreClient::StartTensors(bool forward,
                                                std::vector<Output> outputs,
                                                const CallOptions& options,
                                                Callback done) {
-  const CallContext context = Context(*executor_);
+  const CallContext context = Context(*executor_, /*waits=*/false);
   if (!pieces.ok()) {
     executor_->Post(
         [this, status = pieces.status(), done = std::move(done)]() mutable {

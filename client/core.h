@@ -54,7 +54,7 @@ class CoreClient final : public Client {
                                      absl::StatusOr<Pieces> pieces,
                                      std::vector<Output> outputs,
                                      const CallOptions& options, Callback done);
-  CallContext Context(Executor& executor);
+  CallContext Context(Executor& executor, bool waits);
   void EndCall();
 
   const ClientOptions options_;

@@ -26,10 +26,13 @@ class GrpcResponse final : public Response {
   const wire::ReceivedBytes bytes_;
 };
 
+}  // namespace
+
 // One attempt. It ends when the status is known and gRPC has let go of the
 // caller's memory, which can be later.
-class Attempt final : public Watched,
-                      public std::enable_shared_from_this<Attempt> {
+class GrpcTransport::Attempt final
+    : public Watched,
+      public std::enable_shared_from_this<Attempt> {
  public:
   Attempt(std::shared_ptr<Connection> connection, absl::Time deadline,
           Transport::Completion done)
@@ -40,18 +43,35 @@ class Attempt final : public Watched,
 
   void Start(const std::string& method,
              const std::vector<wire::Piece>& pieces) {
-    keep_alive_ = shared_from_this();
-    context_ = std::make_shared<grpc::ClientContext>();
-    if (deadline_ != absl::InfiniteFuture()) {
-      context_->set_deadline(absl::ToChronoTime(deadline_));
-    }
-    request_ = wire::ToByteBuffer(pieces, [this] { Release(); });
+    Prepare(pieces);
     // The attempt may end, and let go of both, before UnaryCall returns.
     const std::shared_ptr<grpc::ClientContext> context = context_;
     const std::shared_ptr<Connection> connection = connection_;
     connection->stub().UnaryCall(
         context.get(), method, grpc::StubOptions(), &request_, &response_,
         [this](const grpc::Status& status) { OnStatus(status); });
+  }
+
+  // The same, and waits for the status. This thread reads the answer from the
+  // network itself: waking it up from one of gRPC's costs a fifth of the
+  // smallest call.
+  void Run(const std::string& method, const std::vector<wire::Piece>& pieces) {
+    Prepare(pieces);
+    grpc::CompletionQueue queue;
+    grpc::Status status;
+    {
+      // In the context's memory, so it goes before that does.
+      const auto call = connection_->stub().PrepareUnaryCall(
+          context_.get(), method, request_, &queue);
+      call->StartCall();
+      call->Finish(&response_, &status, nullptr);
+      void* tag = nullptr;
+      bool ok = false;
+      queue.Next(&tag, &ok);
+      queue.Shutdown();
+      queue.Next(&tag, &ok);  // it is empty
+    }
+    OnStatus(status);
   }
 
   void Cancel() {
@@ -72,6 +92,15 @@ class Attempt final : public Watched,
   void Break() override { socket_->Shutdown(); }
 
  private:
+  void Prepare(const std::vector<wire::Piece>& pieces) {
+    keep_alive_ = shared_from_this();
+    context_ = std::make_shared<grpc::ClientContext>();
+    if (deadline_ != absl::InfiniteFuture()) {
+      context_->set_deadline(absl::ToChronoTime(deadline_));
+    }
+    request_ = wire::ToByteBuffer(pieces, [this] { Release(); });
+  }
+
   void OnStatus(const grpc::Status& status) {
     if (status.ok()) {
       result_ = std::make_unique<GrpcResponse>(response_);
@@ -110,8 +139,6 @@ class Attempt final : public Watched,
   Transport::Result result_ = absl::UnknownError("no status");
 };
 
-}  // namespace
-
 GrpcTransport::GrpcTransport(const std::string& target,
                              const ClientOptions& options) {
   // Keeps gRPC up until the process ends. Otherwise the last channel to go
@@ -128,24 +155,43 @@ GrpcTransport::GrpcTransport(const std::string& target,
   }
 }
 
-std::function<void()> GrpcTransport::Start(
-    const std::string& method, const std::vector<wire::Piece>& pieces,
+std::shared_ptr<GrpcTransport::Attempt> GrpcTransport::NewAttempt(
     absl::Time deadline, Completion done) {
   ConnectionSlot& slot =
       *slots_[next_.fetch_add(1, std::memory_order_relaxed) % slots_.size()];
   auto connection = slot.Get();
   if (!connection.ok()) {
     done(connection.status());
-    return [] {};
+    return nullptr;
   }
   auto attempt = std::make_shared<Attempt>(*std::move(connection), deadline,
                                            std::move(done));
   if (watchdog_ != nullptr) watchdog_->Watch(attempt);
+  return attempt;
+}
+
+std::function<void()> GrpcTransport::Start(
+    const std::string& method, const std::vector<wire::Piece>& pieces,
+    absl::Time deadline, Completion done) {
+  const auto attempt = NewAttempt(deadline, std::move(done));
+  if (attempt == nullptr) return [] {};
   attempt->Start(method, pieces);
   std::weak_ptr<Attempt> weak = attempt;
   return [weak] {
     if (const std::shared_ptr<Attempt> alive = weak.lock()) alive->Cancel();
   };
+}
+
+void GrpcTransport::Run(const std::string& method,
+                        const std::vector<wire::Piece>& pieces,
+                        absl::Time deadline, Completion done) {
+  const auto attempt = NewAttempt(deadline, std::move(done));
+  if (attempt == nullptr) return;
+  if (wire::TotalBytes(pieces) <= wire::kCopiedMessageBytes) {
+    attempt->Run(method, pieces);
+  } else {
+    attempt->Start(method, pieces);
+  }
 }
 
 }  // namespace attnd::client

@@ -29,8 +29,16 @@ class GrpcTransport final : public Transport {
   std::function<void()> Start(const std::string& method,
                               const std::vector<wire::Piece>& pieces,
                               absl::Time deadline, Completion done) override;
+  // Blocks for small requests.
+  void Run(const std::string& method, const std::vector<wire::Piece>& pieces,
+           absl::Time deadline, Completion done) override;
 
  private:
+  class Attempt;
+
+  // Null when there is no connection to be had: then `done` has run.
+  std::shared_ptr<Attempt> NewAttempt(absl::Time deadline, Completion done);
+
   // The first two are null for a TCP address. The slots' connections are
   // destroyed on the executor, and it ends before the watchdog that it runs.
   std::unique_ptr<Watchdog> watchdog_;

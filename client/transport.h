@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -42,6 +43,14 @@ class Transport {
   virtual std::function<void()> Start(const std::string& method,
                                       const std::vector<wire::Piece>& pieces,
                                       absl::Time deadline, Completion done) = 0;
+
+  // As Start, for a caller who waits for the outcome anyway: may block until
+  // it is known.
+  virtual void Run(const std::string& method,
+                   const std::vector<wire::Piece>& pieces, absl::Time deadline,
+                   Completion done) {
+    Start(method, pieces, deadline, std::move(done));
+  }
 };
 
 }  // namespace attnd::client

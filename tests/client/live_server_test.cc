@@ -334,6 +334,25 @@ TEST_P(StoppedServerTest, AsyncCallsEndAndLetGoOfTheirMemory) {
   Resume();
 }
 
+// The write is another call's, which has all the time in the world.
+TEST_P(StoppedServerTest, SmallCallsEndBehindAStuckOne) {
+  StartWithKeepalive(1);
+  server_->Signal(SIGSTOP);
+  auto stuck = std::make_unique<Example>(1 << 14, 128);
+  absl::Notification ended;
+  client_->ForwardAsync(stuck->call, {absl::Seconds(60)},
+                        [&](absl::StatusOr<Report>) {
+                          stuck.reset();
+                          ended.Notify();
+                        });
+  Example small(1, 64);
+  const absl::Time start = absl::Now();
+  const auto report = client_->Forward(small.call, {kDeadline});
+  ExpectEndedInTime(start, report.status());
+  Resume();
+  ended.WaitForNotification();
+}
+
 TEST_P(StoppedServerTest, DestructionWaitsForCallsNoLongerThanThat) {
   StartWithKeepalive(1);
   server_->Signal(SIGSTOP);
