@@ -1,11 +1,20 @@
 #include "client/watchdog.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace attnd::client {
+namespace {
+
+// What has gone keeps its memory until the next look.
+constexpr absl::Duration kLongestInterval = absl::Milliseconds(250);
+
+}  // namespace
 
 Watchdog::Watchdog(Executor& executor, absl::Duration grace)
-    : executor_(executor), grace_(grace) {}
+    : executor_(executor),
+      grace_(grace),
+      interval_(std::min(grace / 4, kLongestInterval)) {}
 
 void Watchdog::Watch(std::weak_ptr<Watched> watched) {
   {
@@ -13,7 +22,7 @@ void Watchdog::Watch(std::weak_ptr<Watched> watched) {
     watched_.push_back(std::move(watched));
     if (std::exchange(looking_, true)) return;
   }
-  executor_.PostAfter(grace_ / 4, [this] { Look(); });
+  executor_.PostAfter(interval_, [this] { Look(); });
 }
 
 void Watchdog::Look() {
@@ -36,7 +45,7 @@ void Watchdog::Look() {
     looking_ = !watched_.empty();
     if (!looking_) return;
   }
-  executor_.PostAfter(grace_ / 4, [this] { Look(); });
+  executor_.PostAfter(interval_, [this] { Look(); });
 }
 
 }  // namespace attnd::client

@@ -20,9 +20,10 @@ class Watched {
   virtual void Break() = 0;
 };
 
-// Breaks what is still there `grace` after it was due. It looks every `grace`
-// / 4 while there is anything to watch, so that something which comes and goes
-// costs a push to a list and no timer. Thread-safe.
+// Breaks what is still there `grace` after it was due, at most a quarter of
+// that later. It looks now and then while there is anything to watch, so that
+// something which comes and goes costs a push to a list and no timer.
+// Thread-safe.
 class Watchdog {
  public:
   // `executor` must end before this does.
@@ -35,6 +36,7 @@ class Watchdog {
 
   Executor& executor_;
   const absl::Duration grace_;
+  const absl::Duration interval_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<Watched>> watched_;
   bool looking_ = false;

@@ -40,7 +40,7 @@ TEST_F(WatchdogTest, BreaksOnceWhatIsStillThereAGraceAfterItWasDue) {
   const auto thing = Watch(absl::Seconds(10));
   executor_.Advance(absl::Seconds(13));
   EXPECT_EQ(thing->broken, 0);
-  // It looks every quarter of the grace.
+  // A quarter of the grace later at most.
   executor_.Advance(absl::Seconds(2));
   EXPECT_EQ(thing->broken, 1);
   executor_.Advance(absl::Seconds(100));
