@@ -60,10 +60,12 @@ ConnectionSlot::ConnectionSlot(const std::string& target,
 
 absl::StatusOr<std::shared_ptr<Connection>> ConnectionSlot::Get() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (connection_ != nullptr && connection_->usable()) return connection_;
-  connection_.reset();
+  if (connection_ != nullptr && connection_->usable()) {
+    replaced_.reset();
+    return connection_;
+  }
   auto fresh = ConnectToSocket();
-  if (fresh.ok()) connection_ = *fresh;
+  if (fresh.ok()) replaced_ = std::exchange(connection_, *fresh);
   return fresh;
 }
 

@@ -70,6 +70,9 @@ class ConnectionSlot {
   Executor* const executor_;
   std::mutex mutex_;
   std::shared_ptr<Connection> connection_;
+  // Kept until its successor has been used: the last channel to go takes
+  // gRPC's threads with it, which makes whoever calls wait.
+  std::shared_ptr<Connection> replaced_;
 };
 
 }  // namespace attnd::client

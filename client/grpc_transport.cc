@@ -186,12 +186,7 @@ void GrpcTransport::Run(const std::string& method,
                         const std::vector<wire::Piece>& pieces,
                         absl::Time deadline, Completion done) {
   const auto attempt = NewAttempt(deadline, std::move(done));
-  if (attempt == nullptr) return;
-  if (wire::TotalBytes(pieces) <= wire::kCopiedMessageBytes) {
-    attempt->Run(method, pieces);
-  } else {
-    attempt->Start(method, pieces);
-  }
+  if (attempt != nullptr) attempt->Run(method, pieces);
 }
 
 }  // namespace attnd::client

@@ -18,10 +18,10 @@ namespace attnd::client {
 
 // Unary calls over gRPC channels: `options.connections` of them to one target,
 // taken in turn. Attempts run on gRPC's own callback threads, of which there
-// is a fixed number. An attempt that has not let go of the caller's memory
-// within options.keepalive_timeout of its deadline, or of being cancelled,
-// takes its connection down: over TCP the kernel sees to that, over a unix
-// socket a thread of this class.
+// is a fixed number, or on that of a caller who waits. An attempt that has not
+// let go of the caller's memory within options.keepalive_timeout of its
+// deadline, or of being cancelled, takes its connection down: over TCP the
+// kernel sees to that, over a unix socket a thread of this class.
 class GrpcTransport final : public Transport {
  public:
   GrpcTransport(const std::string& target, const ClientOptions& options);
@@ -29,7 +29,7 @@ class GrpcTransport final : public Transport {
   std::function<void()> Start(const std::string& method,
                               const std::vector<wire::Piece>& pieces,
                               absl::Time deadline, Completion done) override;
-  // Blocks for small requests.
+  // Blocks until the outcome is known.
   void Run(const std::string& method, const std::vector<wire::Piece>& pieces,
            absl::Time deadline, Completion done) override;
 

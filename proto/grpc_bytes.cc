@@ -25,8 +25,12 @@ void DropSlice(void* shared) {
 
 // The size from which pieces are borrowed.
 int64_t BorrowFrom(absl::Span<const Piece> pieces) {
-  return TotalBytes(pieces) <= kCopiedMessageBytes ? kCopiedMessageBytes + 1
-                                                   : kCopiedPieceBytes;
+  int64_t total = 0;
+  for (const Piece& piece : pieces) {
+    total += piece.owned.size() + piece.borrowed.size();
+  }
+  return total <= kCopiedMessageBytes ? kCopiedMessageBytes + 1
+                                      : kCopiedPieceBytes;
 }
 
 }  // namespace
@@ -56,14 +60,6 @@ void ReceivedBytes::Release() {
   fragments_.clear();
   slices_.clear();
   buffer_.Clear();
-}
-
-int64_t TotalBytes(absl::Span<const Piece> pieces) {
-  int64_t total = 0;
-  for (const Piece& piece : pieces) {
-    total += piece.owned.size() + piece.borrowed.size();
-  }
-  return total;
 }
 
 grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,

@@ -48,8 +48,6 @@ class ReceivedBytes {
 inline constexpr int64_t kCopiedPieceBytes = 1024;
 inline constexpr int64_t kCopiedMessageBytes = 8192;
 
-int64_t TotalBytes(absl::Span<const Piece> pieces);
-
 // `pieces` as one message whose larger borrowed pieces are the caller's memory.
 // `release` (may be null) runs exactly once, as soon as gRPC has dropped the
 // last reference to it: before this returns when nothing is borrowed, else on

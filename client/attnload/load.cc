@@ -205,8 +205,9 @@ class Ticker {
   Ticker(const Load& load, const Progress& progress) {
     thread_ = std::thread([this, &load, &progress] {
       std::unique_lock<std::mutex> lock(mutex_);
-      while (!changed_.wait_for(lock, std::chrono::seconds(1),
-                                [this] { return ending_; })) {
+      auto next = Clock::now();
+      while (!changed_.wait_until(lock, next += std::chrono::seconds(1),
+                                  [this] { return ending_; })) {
         progress(load.results(), load.in_flight(),
                  absl::FromChrono(Clock::now() - load.start()));
       }

@@ -1,6 +1,6 @@
 #include "kernels/cpu/flash.h"
-#include "kernels/cpu/give_way.h"
 #include "kernels/cpu/targets.h"
+#include "kernels/give_way.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/backward_dkv.cc"

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/give_way.h"
 #include "kernels/cpu/head_slice.h"
+#include "kernels/give_way.h"
 #include "kernels/reference/reference.h"
 
 namespace attnd {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/give_way.h"
+#include "kernels/give_way.h"
 
 namespace attnd {
 ThreadPool::ThreadPool(int threads) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "kernels/give_way.h"
 #include "kernels/mask.h"
 
 namespace attnd::reference {
@@ -82,9 +83,7 @@ class Head {
   // Whether any of rows [i0, i1) may see any of columns [j0, j1), by (E21).
   bool Visible(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const;
 
-  bool cancelled() const {
-    return problem_.cancel != nullptr && problem_.cancel->cancelled();
-  }
+  bool cancelled() const { return !Proceed(problem_); }
 
  private:
   struct Segment {

@@ -30,10 +30,9 @@ namespace {
 
 using ::attnd::testing::ServerProcess;
 
-// Memory that nobody may read once it is gone: the address sanitizer sees who
-// does so in this process. The system, which reads for a socket, it does not
-// see; then the pages are unmapped, and a write from them fails, and the
-// connection with it.
+// Memory that nobody may read once it is gone. The address sanitizer sees who
+// does, sendmsg included; without it the pages are unmapped, so that a write
+// from them fails, and the connection with it.
 class Memory {
  public:
 #ifdef __SANITIZE_ADDRESS__
@@ -367,6 +366,10 @@ TEST_P(StoppedServerTest, DestructionWaitsForCallsNoLongerThanThat) {
                         });
   client_.reset();
   EXPECT_TRUE(done);
+  // Half a second for threads of gRPC's to end.
+  EXPECT_LE(
+      absl::Now() - start,
+      kDeadline + kKeepaliveTime + kKeepaliveTimeout + absl::Milliseconds(500));
 }
 
 TEST_P(StoppedServerTest, CancelledCallsEndAndLetGoOfTheirMemory) {

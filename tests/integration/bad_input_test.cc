@@ -41,6 +41,7 @@ class BadInput : public ::testing::Test {
 
   // A build with the address sanitizer exits otherwise if it leaked.
   void TearDown() override {
+    if (process_ == nullptr) return;
     process_->Signal(SIGTERM);
     EXPECT_EQ(process_->Wait(absl::Seconds(60)), 0) << process_->log();
   }

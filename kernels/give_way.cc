@@ -1,4 +1,4 @@
-#include "kernels/cpu/give_way.h"
+#include "kernels/give_way.h"
 
 #include <chrono>
 #include <cstdint>
@@ -48,12 +48,11 @@ void BecomeComputeThread() {
 // core for a while.
 void GiveWay() {
   if (!computes) return;
-  const Clock::time_point now = Clock::now();
-  if (now - turn_began < kTurn) return;
+  if (Clock::now() - turn_began < kTurn) return;
 #ifdef __linux__
   sched_yield();
 #endif
-  turn_began = now;
+  turn_began = Clock::now();
 }
 
 }  // namespace attnd

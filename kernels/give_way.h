@@ -1,5 +1,5 @@
-#ifndef ATTND_KERNELS_CPU_GIVE_WAY_H_
-#define ATTND_KERNELS_CPU_GIVE_WAY_H_
+#ifndef ATTND_KERNELS_GIVE_WAY_H_
+#define ATTND_KERNELS_GIVE_WAY_H_
 
 // How threads that compute for seconds let those that talk to clients, which
 // need microseconds, go first.
@@ -23,4 +23,4 @@ inline bool Proceed(const Problem& problem) {
 
 }  // namespace attnd
 
-#endif  // ATTND_KERNELS_CPU_GIVE_WAY_H_
+#endif  // ATTND_KERNELS_GIVE_WAY_H_
