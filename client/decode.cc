@@ -7,6 +7,7 @@
 #include "client/tensor_size.h"
 #include "google/protobuf/message.h"
 #include "kernels/field_error.h"
+#include "proto/message_arena.h"
 
 namespace attnd::client {
 namespace {
@@ -106,7 +107,8 @@ absl::Status CopyOutput(const v1::Tensor& from, const wire::TensorData* data,
 template <typename Response>
 absl::Status DecodeOutputs(Fragments fragments,
                            absl::Span<const Output> outputs, Report& report) {
-  Response header;
+  wire::MessageArena arena;
+  auto& header = arena.New<Response>();
   std::vector<wire::TensorData> data;
   absl::Status status = Parse(fragments, header, data);
   if (!status.ok()) return status;

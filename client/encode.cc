@@ -9,6 +9,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/message.h"
 #include "kernels/field_error.h"
+#include "proto/message_arena.h"
 
 namespace attnd::client {
 namespace {
@@ -200,7 +201,8 @@ absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
                                      const CallOptions& options,
                                      int64_t max_message_bytes) {
   using Request = v1::ForwardRequest;
-  Request request;
+  wire::MessageArena arena;
+  auto& request = arena.New<Request>();
   FillAttention(call.attention, *request.mutable_attention());
   FillOptions(call.algorithm, false, options, *request.mutable_options());
   RequestWriter writer(request, max_message_bytes);
@@ -218,7 +220,8 @@ absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
                                       const CallOptions& options,
                                       int64_t max_message_bytes) {
   using Request = v1::BackwardRequest;
-  Request request;
+  wire::MessageArena arena;
+  auto& request = arena.New<Request>();
   FillAttention(call.attention, *request.mutable_attention());
   FillOptions(call.algorithm, call.deterministic, options,
               *request.mutable_options());

@@ -10,7 +10,7 @@
 #include "kernels/field_error.h"
 #include "kernels/request.h"
 #include "proto/codec.h"
-#include "server/message_arena.h"
+#include "proto/message_arena.h"
 #include "server/proto_enums.h"
 
 namespace attnd::server {
@@ -193,7 +193,7 @@ template <typename Message>
 absl::Status DecodeMessage(Op op, absl::Span<const TensorField> fields,
                            absl::Span<const absl::string_view> fragments,
                            Work& work) {
-  MessageArena arena;
+  wire::MessageArena arena;
   Message& message = arena.New<Message>();
   std::vector<wire::TensorData> data;
   absl::Status status =

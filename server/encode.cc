@@ -4,7 +4,7 @@
 
 #include "absl/time/time.h"
 #include "attn/v1/attention.pb.h"
-#include "server/message_arena.h"
+#include "proto/message_arena.h"
 #include "server/proto_enums.h"
 
 namespace attnd::server {
@@ -50,7 +50,7 @@ void AddResult(int number, TensorId id, const Request& request,
 absl::StatusOr<std::vector<wire::Piece>> EncodeResult(
     const Request& request, const WorkResult& result) {
   std::vector<wire::TensorData> data;
-  MessageArena arena;
+  wire::MessageArena arena;
   if (request.spec().op == Op::kForward) {
     auto& m = arena.New<pb::ForwardResponse>();
     AddResult(

@@ -1,11 +1,11 @@
-#ifndef ATTND_SERVER_MESSAGE_ARENA_H_
-#define ATTND_SERVER_MESSAGE_ARENA_H_
+#ifndef ATTND_PROTO_MESSAGE_ARENA_H_
+#define ATTND_PROTO_MESSAGE_ARENA_H_
 
 #include <cstddef>
 
 #include "google/protobuf/arena.h"
 
-namespace attnd::server {
+namespace attnd::wire {
 
 // An arena for one message that begins on the stack: room for a usual header,
 // so that small ones need no malloc.
@@ -31,6 +31,6 @@ class MessageArena {
   google::protobuf::Arena arena_;
 };
 
-}  // namespace attnd::server
+}  // namespace attnd::wire
 
-#endif  // ATTND_SERVER_MESSAGE_ARENA_H_
+#endif  // ATTND_PROTO_MESSAGE_ARENA_H_
