@@ -2,12 +2,14 @@
 #define ATTND_CLIENT_CONNECTION_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "attnd/client.h"
 #include "client/executor.h"
 #include "client/unix_socket.h"
@@ -34,6 +36,14 @@ class Connection {
   Stub& stub() { return stub_; }
   const std::shared_ptr<UnixSocket>& socket() const { return socket_; }
 
+  // Whether it has not been used for a while; it is from now on. Between calls
+  // perhaps nobody looks at the network.
+  bool WasIdle() {
+    const int64_t now = absl::GetCurrentTimeNanos();
+    return now - last_used_ns_.exchange(now, std::memory_order_relaxed) >
+           kIdleNs;
+  }
+
   // An attempt found the server unavailable: a server that drains refuses what
   // comes over its old connections, while another may listen already.
   void Retire() { retired_.store(true, std::memory_order_relaxed); }
@@ -44,9 +54,12 @@ class Connection {
   }
 
  private:
+  static constexpr int64_t kIdleNs = 10'000'000;
+
   Stub stub_;
   const std::shared_ptr<UnixSocket> socket_;
   std::atomic<bool> retired_{false};
+  std::atomic<int64_t> last_used_ns_{0};
 };
 
 // One of a client's connections, replaced when it is no longer usable.

@@ -1,6 +1,7 @@
 #include "client/grpc_transport.h"
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <utility>
 
@@ -59,14 +60,19 @@ class GrpcTransport::Attempt final
     Prepare(pieces);
     grpc::CompletionQueue queue;
     grpc::Status status;
+    void* tag = nullptr;
+    bool ok = false;
+    if (connection_->WasIdle()) {
+      // If the server has closed the connection meanwhile, this look at the
+      // network notices, and the call makes another.
+      queue.AsyncNext(&tag, &ok, std::chrono::system_clock::time_point());
+    }
     {
       // In the context's memory, so it goes before that does.
       const auto call = connection_->stub().PrepareUnaryCall(
           context_.get(), method, request_, &queue);
       call->StartCall();
       call->Finish(&response_, &status, nullptr);
-      void* tag = nullptr;
-      bool ok = false;
       queue.Next(&tag, &ok);
       queue.Shutdown();
       queue.Next(&tag, &ok);  // it is empty

@@ -415,6 +415,20 @@ TEST_P(EverySocketTest, AServerThatDiesMidUploadIsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(result->status())) << result->status();
 }
 
+// With no attempt to spare, and nobody who looks at the network between calls.
+TEST_F(LiveServerTest, AnIdleClientFindsTheNextServer) {
+  ClientOptions options;
+  options.max_attempts = 1;
+  Start(options);
+  const std::string address = server_->tcp();
+  server_->Signal(SIGTERM);
+  EXPECT_EQ(server_->Wait(absl::Seconds(30)), 0);
+  const auto next = ServerProcess::Start(
+      ATTND_BINARY, {"--port=" + address.substr(address.rfind(':') + 1)});
+  ASSERT_TRUE(next.ok()) << next.status();
+  ExpectServes();
+}
+
 // Two servers one after the other behind one address.
 TEST_F(LiveServerTest, RetriesRideOutARestart) {
   const testing::TempFolder folder;

@@ -77,9 +77,14 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
     const std::string& binary, const std::vector<std::string>& flags) {
   std::unique_ptr<ServerProcess> process(new ServerProcess);
   const TempFolder& folder = process->folder_;
-  std::vector<std::string> command = {binary, "--port=0",
+  std::vector<std::string> command = {binary,
                                       "--port_file=" + folder.File("port"),
                                       "--unix_socket=" + folder.File("socket")};
+  if (std::none_of(flags.begin(), flags.end(), [](const std::string& flag) {
+        return absl::StartsWith(flag, "--port=");
+      })) {
+    command.push_back("--port=0");
+  }
   command.insert(command.end(), flags.begin(), flags.end());
   const std::vector<char*> arguments = Arguments(command);
   const int log = open(folder.File("log").c_str(),
