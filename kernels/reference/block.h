@@ -32,7 +32,7 @@ bool ForEachBlock(int64_t total, int64_t size, Fn fn) {
 // Calls fn with the block unless all of it is masked. False: cancelled.
 template <typename T, typename Fn>
 bool VisitBlock(const Head<T>& head, const BlockRange& r, Fn fn) {
-  if (head.cancelled()) return false;
+  if (!head.Proceed()) return false;
   if (head.Visible(r.i0, r.i1, r.j0, r.j1)) fn(r);
   return true;
 }

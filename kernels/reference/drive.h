@@ -38,7 +38,7 @@ bool ForwardHeads(const Problem& p, const Choice& choice, Sink sink) {
       const Head<T> head(p, b, h);
       HeadForward<T> out{Matrix<T>(head.rows(), p.value_dim),
                          std::vector<T>(head.rows(), kMinusInf<T>)};
-      if (!RunForward(head, choice, out) || head.cancelled()) return false;
+      if (!RunForward(head, choice, out) || !head.Proceed()) return false;
       sink(b, h, out);
     }
   }
@@ -65,7 +65,7 @@ bool BackwardHeads(const BackwardArgs& args, const Choice& choice, OnQ on_q,
                              Matrix<T>(columns, p.head_dim),
                              Matrix<T>(columns, p.value_dim)};
         const HeadUpstream<T> in = ReadUpstream<T>(args, b, h);
-        if (!RunBackward(head, choice, in, out) || head.cancelled())
+        if (!RunBackward(head, choice, in, out) || !head.Proceed())
           return false;
         // (E17), (E18)
         for (int64_t i = 0; i < rows; ++i)

@@ -83,7 +83,8 @@ class Head {
   // Whether any of rows [i0, i1) may see any of columns [j0, j1), by (E21).
   bool Visible(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const;
 
-  bool cancelled() const { return !Proceed(problem_); }
+  // To be asked now and then: gives way, and says whether to go on.
+  bool Proceed() const { return attnd::Proceed(problem_); }
 
  private:
   struct Segment {

@@ -20,7 +20,7 @@ template <typename T>
 bool AddProduct(const Head<T>& head, const Matrix<T>& a, const Matrix<T>& b,
                 Matrix<T>& c) {
   for (int64_t i = 0; i < a.rows(); ++i) {
-    if (head.cancelled()) return false;
+    if (!head.Proceed()) return false;
     for (int64_t j = 0; j < a.cols(); ++j)
       if (a[i][j] != 0) Axpy(a[i][j], b[j], b.cols(), c[i]);
   }
@@ -32,7 +32,7 @@ template <typename T>
 bool AddTransposedProduct(const Head<T>& head, const Matrix<T>& a,
                           const Matrix<T>& b, Matrix<T>& c) {
   for (int64_t i = 0; i < a.rows(); ++i) {
-    if (head.cancelled()) return false;
+    if (!head.Proceed()) return false;
     for (int64_t j = 0; j < a.cols(); ++j)
       if (a[i][j] != 0) Axpy(a[i][j], b[i], b.cols(), c[j]);
   }
@@ -60,12 +60,12 @@ bool NaiveForward(const Head<T>& head, std::optional<DType> round_to,
                   HeadForward<T>& out) {
   Matrix<T> s(head.rows(), head.columns());
   for (int64_t i = 0; i < head.rows(); ++i) {
-    if (head.cancelled()) return false;
+    if (!head.Proceed()) return false;
     head.Scores(i, 0, head.columns(), s[i]);  // (E1), (E2)
   }
   Matrix<T> p = s;
   for (int64_t i = 0; i < head.rows(); ++i) {
-    if (head.cancelled()) return false;
+    if (!head.Proceed()) return false;
     out.lse[i] = SoftmaxThreePass(p.cols(), p[i]);
   }
   RoundAll(round_to, p);
@@ -78,7 +78,7 @@ bool NaiveBackward(const Head<T>& head, std::optional<DType> round_to,
   Matrix<T> p(head.rows(), head.columns());
   Matrix<T> slope(head.rows(), head.columns());
   for (int64_t i = 0; i < head.rows(); ++i) {
-    if (head.cancelled()) return false;
+    if (!head.Proceed()) return false;
     head.Scores(i, 0, head.columns(), p[i], slope[i]);
     for (int64_t j = 0; j < head.columns(); ++j) {  // (E12)
       const bool empty = p[i][j] == kMinusInf<T> || in.lse[i] == kMinusInf<T>;
@@ -87,7 +87,7 @@ bool NaiveBackward(const Head<T>& head, std::optional<DType> round_to,
   }
   Matrix<T> ds(head.rows(), head.columns());
   for (int64_t i = 0; i < head.rows(); ++i) {
-    if (head.cancelled()) return false;
+    if (!head.Proceed()) return false;
     for (int64_t j = 0; j < head.columns(); ++j) {
       if (p[i][j] == 0) continue;
       const T dp = Dot(in.d_o[i], head.v()[j], head.v().cols());  // (E14)

@@ -15,7 +15,7 @@ template <typename T>
 bool OnlineSoftmaxForward(const Head<T>& head, HeadForward<T>& out) {
   const int64_t value_dim = head.v().cols();
   for (int64_t i = 0; i < head.rows(); ++i) {
-    if (head.cancelled()) return false;
+    if (!head.Proceed()) return false;
     SoftmaxState<T> state;
     T* o = out.o[i];
     for (int64_t j = 0; j < head.columns(); ++j) {
@@ -38,7 +38,7 @@ bool OnlineSoftmaxBackward(const Head<T>& head, const HeadUpstream<T>& in,
                            HeadGradients<T>& out) {
   const int64_t head_dim = head.q().cols(), value_dim = head.v().cols();
   for (int64_t i = 0; i < head.rows(); ++i) {
-    if (head.cancelled()) return false;
+    if (!head.Proceed()) return false;
     if (in.lse[i] == kMinusInf<T>) continue;
     for (int64_t j = 0; j < head.columns(); ++j) {
       T s, slope;
