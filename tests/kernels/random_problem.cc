@@ -320,6 +320,14 @@ BackwardArgs RandomProblem::Backward(BackwardOutputs& out) const {
   return args;
 }
 
+bool RandomProblem::IsLarge() const {
+  const Problem& p = problem_;
+  int64_t columns = 0;
+  for (const KvSegment& s : p.kv) columns += s.len;
+  return p.batch * p.q_heads * p.q_len >= 256 && p.q_len >= 64 &&
+         columns >= 64 && p.head_dim >= 16 && p.value_dim >= 16;
+}
+
 std::string RandomProblem::Describe() const {
   const Problem& p = problem_;
   std::string text =

@@ -43,6 +43,8 @@ class RandomProblem {
   RandomProblem& operator=(const RandomProblem&) = delete;
 
   const Problem& problem() const { return problem_; }
+  // Enough elements for errors to be told apart from luck.
+  bool IsLarge() const;
   // One line that says what was drawn, for failures.
   std::string Describe() const;
 

@@ -45,19 +45,11 @@ ProblemOptions Large() {
   return options;
 }
 
-bool IsLarge(const RandomProblem& problem) {
-  const Problem& p = problem.problem();
-  int64_t columns = 0;
-  for (const KvSegment& s : p.kv) columns += s.len;
-  return p.batch * p.q_heads * p.q_len >= 256 && p.q_len >= 64 &&
-         columns >= 64 && p.head_dim >= 16 && p.value_dim >= 16;
-}
-
 TEST_P(EveryAlgorithm, LargeProblemsNeedNoSlack) {
   int tried = 0;
   for (int seed = 0; seed < 80; ++seed) {
     const RandomProblem problem(seed, Large());
-    if (!IsLarge(problem)) continue;
+    if (!problem.IsLarge()) continue;
     ++tried;
     EXPECT_TRUE(CheckForward(
         problem,

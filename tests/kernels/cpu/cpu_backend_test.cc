@@ -91,15 +91,6 @@ TEST_F(CpuBackendTest, IsAccurateOverManyTiles) {
   });
 }
 
-// Enough elements for errors to be told apart from luck.
-bool IsLarge(const RandomProblem& problem) {
-  const Problem& p = problem.problem();
-  int64_t columns = 0;
-  for (const KvSegment& s : p.kv) columns += s.len;
-  return p.batch * p.q_heads * p.q_len >= 256 && p.q_len >= 64 &&
-         columns >= 64 && p.head_dim >= 16 && p.value_dim >= 16;
-}
-
 TEST_F(CpuBackendTest, LargeProblemsNeedNoSlack) {
   ProblemOptions options;
   options.max_q_len = options.max_kv_len = 200;
@@ -111,7 +102,7 @@ TEST_F(CpuBackendTest, LargeProblemsNeedNoSlack) {
     int tried = 0;
     for (int seed = 0; tried < 1 + kScale / 3; ++seed) {
       const RandomProblem problem(seed, options);
-      if (!IsLarge(problem)) continue;
+      if (!problem.IsLarge()) continue;
       ++tried;
       OnEveryTarget([&] {
         EXPECT_TRUE(Forward(problem, {}, Slack::kNone));
