@@ -1,0 +1,151 @@
+// The client against an attnd that is stopped in the middle of an upload.
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/synchronization/blocking_counter.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "attnd/client.h"
+#include "tests/client/live_server.h"
+
+namespace attnd::client {
+namespace {
+
+// A stopped server takes nothing more than the sockets' buffers hold: the
+// write is stuck, and no deadline ends that, only who breaks the connection.
+class StoppedServerTest : public EverySocketTest {
+ protected:
+  static constexpr absl::Duration kDeadline = absl::Milliseconds(300);
+  static constexpr absl::Duration kKeepaliveTime = absl::Seconds(1);
+  static constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(1);
+
+  void StartWithKeepalive(int connections) {
+    ClientOptions options;
+    options.connections = connections;
+    options.keepalive_time = kKeepaliveTime;
+    options.keepalive_timeout = kKeepaliveTimeout;
+    Start(options);
+    // Every connection, before it is needed.
+    for (int i = 1; i < connections; ++i) ExpectServes();
+  }
+
+  void ExpectEndedInTime(absl::Time start, const absl::Status& status) {
+    EXPECT_LE(absl::Now() - start,
+              kDeadline + kKeepaliveTime + kKeepaliveTimeout);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status))
+        << status;
+  }
+
+  // Whatever was still being written to the server now goes on, if it may.
+  void Resume() {
+    server_->Signal(SIGCONT);
+    ExpectServes();
+  }
+};
+
+TEST_P(StoppedServerTest, SyncCallsEndAndLetGoOfTheirMemory) {
+  StartWithKeepalive(1);
+  for (int round = 0; round < 2; ++round) {
+    server_->Signal(SIGSTOP);
+    auto example = std::make_unique<Example>(1 << 14, 128);  // 8 MiB
+    const absl::Time start = absl::Now();
+    const auto report = client_->Forward(example->call, {kDeadline});
+    example.reset();
+    ExpectEndedInTime(start, report.status());
+    Resume();
+  }
+}
+
+TEST_P(StoppedServerTest, AsyncCallsEndAndLetGoOfTheirMemory) {
+  constexpr int kCalls = 12;
+  StartWithKeepalive(2);
+  std::vector<std::unique_ptr<Example>> examples;
+  for (int i = 0; i < kCalls; ++i) {
+    examples.push_back(std::make_unique<Example>(1 << 14, 128));  // 8 MiB
+  }
+  absl::BlockingCounter ended(kCalls);
+  for (int i = 0; i < kCalls; ++i) {
+    // Some are being uploaded, some wait behind them, some come later.
+    if (i == kCalls / 2) server_->Signal(SIGSTOP);
+    client_->ForwardAsync(examples[i]->call, {kDeadline},
+                          [this, &ended, &example = examples[i],
+                           start = absl::Now()](absl::StatusOr<Report> report) {
+                            example.reset();
+                            if (!report.ok())
+                              ExpectEndedInTime(start, report.status());
+                            ended.DecrementCount();
+                          });
+  }
+  ended.Wait();
+  Resume();
+}
+
+// The write is another call's, which has all the time in the world.
+TEST_P(StoppedServerTest, SmallCallsEndBehindAStuckOne) {
+  StartWithKeepalive(1);
+  server_->Signal(SIGSTOP);
+  auto stuck = std::make_unique<Example>(1 << 14, 128);
+  absl::Notification ended;
+  client_->ForwardAsync(stuck->call, {absl::Seconds(60)},
+                        [&](absl::StatusOr<Report>) {
+                          stuck.reset();
+                          ended.Notify();
+                        });
+  Example small(1, 64);
+  const absl::Time start = absl::Now();
+  const auto report = client_->Forward(small.call, {kDeadline});
+  ExpectEndedInTime(start, report.status());
+  Resume();
+  ended.WaitForNotification();
+}
+
+TEST_P(StoppedServerTest, DestructionWaitsForCallsNoLongerThanThat) {
+  StartWithKeepalive(1);
+  server_->Signal(SIGSTOP);
+  auto example = std::make_unique<Example>(1 << 14, 128);
+  bool done = false;
+  const absl::Time start = absl::Now();
+  client_->ForwardAsync(example->call, {kDeadline},
+                        [&](absl::StatusOr<Report> report) {
+                          example.reset();
+                          ExpectEndedInTime(start, report.status());
+                          done = true;
+                        });
+  client_.reset();
+  EXPECT_TRUE(done);
+  // Half a second for threads of gRPC's to end.
+  EXPECT_LE(
+      absl::Now() - start,
+      kDeadline + kKeepaliveTime + kKeepaliveTimeout + absl::Milliseconds(500));
+}
+
+TEST_P(StoppedServerTest, CancelledCallsEndAndLetGoOfTheirMemory) {
+  StartWithKeepalive(1);
+  server_->Signal(SIGSTOP);
+  auto example = std::make_unique<Example>(1 << 14, 128);
+  absl::Notification ended;
+  absl::Status status;
+  const auto cancel = client_->ForwardAsync(example->call, {absl::Seconds(60)},
+                                            [&](absl::StatusOr<Report> report) {
+                                              example.reset();
+                                              status = report.status();
+                                              ended.Notify();
+                                            });
+  cancel();
+  const absl::Time start = absl::Now();
+  ended.WaitForNotification();
+  EXPECT_LE(absl::Now() - start, kKeepaliveTime + kKeepaliveTimeout);
+  EXPECT_TRUE(absl::IsCancelled(status) || absl::IsUnavailable(status))
+      << status;
+  Resume();
+}
+
+INSTANTIATE_TEST_SUITE_P(Sockets, StoppedServerTest, ::testing::Bool(),
+                         SocketName);
+
+}  // namespace
+}  // namespace attnd::client
