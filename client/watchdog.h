@@ -21,7 +21,7 @@ class Watched {
 };
 
 // Breaks what is still there `grace` after it was due, at most a quarter of
-// that later. It looks now and then while there is anything to watch, so that
+// that later, and 0.25 s. It looks now and then while there is anything to watch, so that
 // something which comes and goes costs a push to a list and no timer.
 // Thread-safe.
 class Watchdog {

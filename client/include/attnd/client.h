@@ -146,7 +146,7 @@ struct ClientOptions {
   // A silent peer is given up after keepalive_time + keepalive_timeout. While
   // a write to it is stuck nothing else ends a call: over TCP the write is
   // given up keepalive_timeout after the peer's last sign of life, on a unix
-  // socket keepalive_timeout (and up to a quarter) after the call's deadline or
+  // socket keepalive_timeout (and 0.25 s at most) after the call's deadline or
   // its cancelling, and what else goes over that connection ends UNAVAILABLE;
   // so give calls over unix sockets a deadline. Pings go out every
   // keepalive_time, at least 1 s: a server closes the connection (GOAWAY,
