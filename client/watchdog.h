@@ -21,9 +21,9 @@ class Watched {
 };
 
 // Breaks what is still there `grace` after it was due, at most a quarter of
-// that later, and 0.25 s. It looks now and then while there is anything to watch, so that
-// something which comes and goes costs a push to a list and no timer.
-// Thread-safe.
+// that later, and 0.25 s. It looks now and then while there is anything to
+// watch, so that something which comes and goes costs a push to a list and no
+// timer. Thread-safe.
 class Watchdog {
  public:
   // `executor` must end before this does.

@@ -18,7 +18,9 @@ constexpr double kInlineFlops = 2e6;
 // Work of some milliseconds, in which the caller takes part.
 constexpr double kHelpFlops = 1e9;
 
-// The reference computes scores one by one: some 16 times slower.
+// The reference computes scores one by one: at least 16 times slower. It only
+// decides which threads run a group; what a request is charged for it, the
+// backend's CostFlops measures more closely.
 constexpr double kReferenceSlowdown = 16;
 
 // Adds the time it lives.
