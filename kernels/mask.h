@@ -17,12 +17,12 @@ struct Interval {
   int64_t lo = 0;
   int64_t hi = 0;  // [lo, hi); empty when lo >= hi
 
-  bool empty() const { return lo >= hi; }
-  int64_t size() const { return std::max<int64_t>(0, hi - lo); }
+  constexpr bool empty() const { return lo >= hi; }
+  constexpr int64_t size() const { return std::max<int64_t>(0, hi - lo); }
 };
 
 // The columns of one segment that each row of one sequence sees. Plain data:
-// it travels to a device as it is.
+// it travels to a device as it is, and is constexpr to be called there.
 struct RowIntervals {
   int64_t rows = 0;     // the sequence's own q_len
   int64_t columns = 0;  // the segment's own length for this sequence
@@ -31,7 +31,7 @@ struct RowIntervals {
   int64_t left = -1, right = -1;  // causal is right = 0; -1: unlimited
 
   // Defined for 0 <= row < rows; never fails, whatever the positions.
-  Interval Row(int64_t row) const {
+  constexpr Interval Row(int64_t row) const {
     const int64_t offset = q_start + row * q_stride - kv_start;
     Interval r{0, columns};
     if (left >= 0) r.lo = Clamp(CeilDiv(offset - left, kv_stride));
@@ -40,30 +40,38 @@ struct RowIntervals {
   }
 
   // The union over rows [first, last]: what a tile of rows may touch.
-  Interval Rows(int64_t first, int64_t last) const {
+  constexpr Interval Rows(int64_t first, int64_t last) const {
     return {Row(first).lo, Row(last).hi};
   }
   // The intersection over rows [first, last]: columns that need no compare.
-  Interval AllRows(int64_t first, int64_t last) const {
+  constexpr Interval AllRows(int64_t first, int64_t last) const {
     return {Row(last).lo, Row(first).hi};
   }
 
  private:
-  int64_t Clamp(int64_t column) const {
+  constexpr int64_t Clamp(int64_t column) const {
     return std::clamp<int64_t>(column, 0, columns);
   }
-  static int64_t FloorDiv(int64_t a, int64_t b) {
+  static constexpr int64_t FloorDiv(int64_t a, int64_t b) {
     return a >= 0 ? a / b : -((-a - 1) / b) - 1;
   }
-  static int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDiv(-a, b); }
+  static constexpr int64_t CeilDiv(int64_t a, int64_t b) { return -FloorDiv(-a, b); }
 };
+
+// The mask with every limit where RowIntervals wants it: causal in `right`,
+// and no window wider than any two positions can lie apart, so that the sums in
+// Row never overflow.
+inline Mask Resolve(const Mask& mask) {
+  constexpr int64_t kWidest = 2 * kMaxPosition;
+  return {.causal = mask.causal,
+          .left = std::min(mask.left, kWidest),
+          .right = mask.causal ? 0 : std::min(mask.right, kWidest)};
+}
 
 // The intervals of sequence `b` over segment `s` of the problem.
 inline RowIntervals MakeRowIntervals(const Problem& p, int64_t b,
                                      const KvSegment& s) {
-  // A window wider than any two positions can lie apart is unlimited; the
-  // bound keeps the sums in Row from overflowing.
-  constexpr int64_t kWidest = 2 * kMaxPosition;
+  const Mask mask = Resolve(p.mask);
   RowIntervals r;
   r.rows = QLen(p, b);
   r.columns = KvLen(s, b);
@@ -74,9 +82,8 @@ inline RowIntervals MakeRowIntervals(const Problem& p, int64_t b,
   r.kv_start =
       s.positions.starts.empty() ? s.positions.start : s.positions.starts[b];
   r.kv_stride = s.positions.stride;
-  r.left = std::min(p.mask.left, kWidest);
-  r.right = std::min(p.mask.right, kWidest);
-  if (p.mask.causal) r.right = 0;
+  r.left = mask.left;
+  r.right = mask.right;
   return r;
 }
 

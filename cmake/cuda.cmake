@@ -1,0 +1,30 @@
+# Turns the CUDA language on where there is a toolkit, unless told not to, and
+# says what it chose. Sets ATTND_WITH_CUDA.
+set(ATTND_WITH_CUDA OFF)
+if(NOT ATTND_CUDA)
+  message(STATUS "CUDA: off, as asked for (ATTND_CUDA=${ATTND_CUDA})")
+  return()
+endif()
+
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  if(NOT ATTND_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "ATTND_CUDA=${ATTND_CUDA}, but no CUDA compiler was found; CUDACXX says where it is")
+  endif()
+  message(STATUS "CUDA: off, no toolkit was found; attnd computes on the CPU only")
+  return()
+endif()
+
+# Machine code for 8.x and 9.0, and PTX of 9.0 for all that comes after: the
+# driver compiles that at the first start.
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for")
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+set(CMAKE_CUDA_EXTENSIONS OFF)
+set(ATTND_WITH_CUDA ON)
+message(STATUS "CUDA: on, ${CMAKE_CUDA_COMPILER} ${CMAKE_CUDA_COMPILER_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -1,0 +1,42 @@
+#ifndef ATTND_KERNELS_CUDA_CUDA_BACKEND_H_
+#define ATTND_KERNELS_CUDA_CUDA_BACKEND_H_
+
+// NVIDIA GPUs as devices. Knows no CUDA header: in a build without a toolkit
+// there are simply no GPUs.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace attnd {
+
+struct CudaOptions {
+  // Which of the visible GPUs, by index; empty: all that are recent enough.
+  std::vector<int> devices;
+  // Device memory that each keeps from one batch to the next.
+  int64_t retained_bytes = int64_t{4} << 30;
+
+  // INVALID_ARGUMENT naming the option.
+  absl::Status Validate() const;
+};
+
+// How many GPUs this process can use; 0 without a driver, or in a build without
+// CUDA.
+int CudaDeviceCount();
+
+// One backend per GPU, in order. NOT_FOUND when there is none, or one that
+// `options` names is not there or older than compute capability 8.0.
+//
+// Inputs go through pinned staging memory, in pieces; outputs come straight
+// into host_memory(), which is pinned. Every call of a stream only enqueues,
+// but for copies into staging memory.
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCudaBackends(
+    const CudaOptions& options);
+
+}  // namespace attnd
+
+#endif  // ATTND_KERNELS_CUDA_CUDA_BACKEND_H_

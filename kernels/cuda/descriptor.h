@@ -1,0 +1,74 @@
+#ifndef ATTND_KERNELS_CUDA_DESCRIPTOR_H_
+#define ATTND_KERNELS_CUDA_DESCRIPTOR_H_
+
+// A group of problems as the device sees it: plain data in one block of memory,
+// whose parts name each other by their offset in it. pack.h makes it, sequence.h
+// reads it.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/attention.h"
+
+namespace attnd::cuda {
+
+// Bytes from the start of the block. The block starts with nothing, so that 0
+// can mean: absent.
+using BlobOffset = uint32_t;
+
+struct DeviceSegment {
+  ConstTensorView k;  // [batch, len, kv_heads, head_dim]
+  ConstTensorView v;  // [batch, len, kv_heads, value_dim]
+  int64_t len = 0;
+  int64_t start = 0, stride = 1;
+  BlobOffset lens = 0;    // int64_t[batch]; absent: all len
+  BlobOffset starts = 0;  // int64_t[batch]; absent: all start
+};
+
+struct DeviceProblem {
+  ConstTensorView q;  // [batch, q_len, q_heads, head_dim]
+  TensorView o;       // [batch, q_len, q_heads, value_dim], as Q or f32, or null
+  RowView lse;        // [batch, q_heads, q_len], or null
+  BiasView bias;      // [batch, q_heads, q_len, all segments' tokens], or null
+  int64_t batch = 0, q_len = 0;
+  int64_t q_start = 0, q_stride = 1;
+  int64_t left = -1, right = -1;  // as RowIntervals has them
+  int64_t q_heads = 0, kv_heads = 0;
+  int64_t group = 1;  // q heads of a kv head
+  int32_t head_dim = 0, value_dim = 0;
+  int32_t num_segments = 0;
+  BlobOffset segments = 0;   // DeviceSegment[num_segments]
+  BlobOffset q_lens = 0;     // int64_t[batch]; absent: all q_len
+  BlobOffset q_starts = 0;   // int64_t[batch]; absent: all q_start
+  bool has_q_start = false;  // else, and without q_starts: kv_len - q_len
+  float scale = 1.0f;
+  float softcap = 0.0f;  // 0: none
+};
+
+// The tiles of one problem in one launch: from first_tile to the next run's.
+// What a tile is, the kernel says.
+struct TileRun {
+  int64_t first_tile = 0;
+  int64_t first_row = 0;   // of the run's rows in the launch's scratch
+  BlobOffset problem = 0;  // DeviceProblem
+  int32_t row_blocks = 0;  // of a sequence's head, or group of heads
+  int32_t splits = 1;      // parts that the columns of a row are cut into
+};
+
+// What a grouped kernel gets. A small block travels in here, a larger one is
+// copied to memory before the launch.
+inline constexpr int kInlineBytes = 3840;
+
+struct LaunchParams {
+  const std::byte* blob = nullptr;  // in device memory; null: inline_blob
+  BlobOffset runs = 0;              // TileRun[num_runs + 1]: the last ends it
+  int32_t num_runs = 0;
+  int64_t num_tiles = 0;
+  float* scratch = nullptr;      // partial results
+  uint32_t* counters = nullptr;  // 0 before and after every launch
+  alignas(16) std::byte inline_blob[kInlineBytes];
+};
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_DESCRIPTOR_H_

@@ -1,0 +1,42 @@
+#ifndef ATTND_KERNELS_CUDA_FORWARD_H_
+#define ATTND_KERNELS_CUDA_FORWARD_H_
+
+// Forward of a group on a CUDA stream: which kernels, with which tiles.
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/attention.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/workspace.h"
+
+namespace attnd::cuda {
+
+// What a call enqueued.
+struct LaunchCounts {
+  int kernels = 0;
+  int copies = 0;  // host to device
+};
+
+// Enqueues the group on the workspace's stream; nothing is waited for. The
+// problems are valid, share dtype and dims, and their tensors are in device
+// memory; the arrays that they point to (segments, lengths, starts) are in host
+// memory and may go when it returns. Host work is O(problems + their arrays).
+// kAuto and kFlashAttention2 run the fused kernels. CANCELLED tokens are looked
+// at between launches. RESOURCE_EXHAUSTED: no memory now, nothing was enqueued.
+// INTERNAL: the device is broken.
+absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
+                                            Algorithm algorithm,
+                                            Workspace& workspace);
+
+// OK, or UNIMPLEMENTED.
+absl::Status SupportsForward(const Problem& problem, Algorithm algorithm);
+KernelInfo ForwardKernel(const Problem& problem, Algorithm algorithm);
+// The device memory that EnqueueForward takes from a workspace for it.
+int64_t ForwardScratchBytes(const Problem& problem, Algorithm algorithm);
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_FORWARD_H_

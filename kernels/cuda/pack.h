@@ -1,0 +1,45 @@
+#ifndef ATTND_KERNELS_CUDA_PACK_H_
+#define ATTND_KERNELS_CUDA_PACK_H_
+
+// Puts problems into the block that kernels read (see descriptor.h).
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/attention.h"
+#include "kernels/cuda/descriptor.h"
+
+namespace attnd::cuda {
+
+class Blob {
+ public:
+  Blob() : bytes_(kAlignment) {}
+
+  // Copies `values` to the end of the block and says where they are; 0 when
+  // there are none.
+  template <class T>
+  BlobOffset Append(absl::Span<const T> values) {
+    if (values.empty()) return 0;
+    const size_t at = bytes_.size();
+    const size_t size = values.size() * sizeof(T);
+    bytes_.resize((at + size + kAlignment - 1) / kAlignment * kAlignment);
+    std::memcpy(bytes_.data() + at, values.data(), size);
+    return static_cast<BlobOffset>(at);
+  }
+
+  // The problem with its segments and arrays.
+  BlobOffset Append(const ForwardArgs& args);
+
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  static constexpr size_t kAlignment = 16;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_PACK_H_

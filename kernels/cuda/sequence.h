@@ -1,0 +1,100 @@
+#ifndef ATTND_KERNELS_CUDA_SEQUENCE_H_
+#define ATTND_KERNELS_CUDA_SEQUENCE_H_
+
+// Device code: the block of descriptors, and one sequence of a problem in it.
+// Masks come from RowIntervals, as everywhere.
+
+#include <cstdint>
+
+#include "kernels/cuda/descriptor.h"
+#include "kernels/mask.h"
+
+namespace attnd::cuda {
+
+// The block that a launch was given; `params` must be a __grid_constant__.
+__device__ inline const std::byte* BlobOf(const LaunchParams& params) {
+  return params.blob != nullptr ? params.blob : params.inline_blob;
+}
+
+template <class T>
+__device__ const T* At(const std::byte* blob, BlobOffset offset) {
+  return reinterpret_cast<const T*>(blob + offset);
+}
+
+// A value of sequence b: its own, or the same for all.
+__device__ inline int64_t Of(const std::byte* blob, BlobOffset values,
+                             int64_t b, int64_t otherwise) {
+  return values == 0 ? otherwise : At<int64_t>(blob, values)[b];
+}
+
+// Sequence b of a problem.
+class Sequence {
+ public:
+  __device__ Sequence(const std::byte* blob, const DeviceProblem& problem,
+                      int64_t b)
+      : blob_(blob), problem_(problem), b_(b) {
+    q_len_ = Of(blob, problem.q_lens, b, problem.q_len);
+    kv_len_ = 0;
+    for (int n = 0; n < problem.num_segments; ++n) kv_len_ += Len(n);
+    q_start_ = problem.q_starts != 0 || problem.has_q_start
+                   ? Of(blob, problem.q_starts, b, problem.q_start)
+                   : kv_len_ - q_len_;
+  }
+
+  __device__ const DeviceProblem& problem() const { return problem_; }
+  __device__ int64_t b() const { return b_; }
+  __device__ int64_t q_len() const { return q_len_; }
+  __device__ int64_t kv_len() const { return kv_len_; }  // of all segments
+  __device__ const DeviceSegment& segment(int n) const {
+    return At<DeviceSegment>(blob_, problem_.segments)[n];
+  }
+  __device__ int64_t Len(int n) const {
+    const DeviceSegment& s = segment(n);
+    return Of(blob_, s.lens, b_, s.len);
+  }
+  // See MakeRowIntervals in mask.h.
+  __device__ RowIntervals Intervals(int n) const {
+    const DeviceSegment& s = segment(n);
+    RowIntervals r;
+    r.rows = q_len_;
+    r.columns = Len(n);
+    r.q_start = q_start_;
+    r.q_stride = problem_.q_stride;
+    r.kv_start = Of(blob_, s.starts, b_, s.start);
+    r.kv_stride = s.stride;
+    r.left = problem_.left;
+    r.right = problem_.right;
+    return r;
+  }
+
+ private:
+  const std::byte* blob_;
+  const DeviceProblem& problem_;
+  int64_t b_, q_len_, kv_len_, q_start_;
+};
+
+// Where a run's tile lies. Finds the run by bisection.
+struct TilePlace {
+  const TileRun* run;
+  const DeviceProblem* problem;
+  int64_t tile;  // in the run
+};
+__device__ inline TilePlace FindTile(const std::byte* blob,
+                                     const LaunchParams& params, int64_t tile) {
+  const TileRun* runs = At<TileRun>(blob, params.runs);
+  int first = 0, last = params.num_runs - 1;
+  while (first < last) {
+    const int middle = (first + last + 1) / 2;
+    if (runs[middle].first_tile <= tile) {
+      first = middle;
+    } else {
+      last = middle - 1;
+    }
+  }
+  return {runs + first, At<DeviceProblem>(blob, runs[first].problem),
+          tile - runs[first].first_tile};
+}
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_SEQUENCE_H_
