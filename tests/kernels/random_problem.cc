@@ -23,6 +23,12 @@ absl::string_view Name(DType dtype) {
 
 }  // namespace
 
+ProblemOptions ForwardOnly() {
+  ProblemOptions options;
+  options.backward = false;
+  return options;
+}
+
 RandomProblem::RandomProblem(uint32_t seed, const ProblemOptions& options)
     : options_(options), seed_(seed), random_(seed) {
   DrawSizes();
@@ -226,6 +232,7 @@ void RandomProblem::DrawUpstream() {
   want_dk_ = Chance(0.9);
   want_dv_ = Chance(0.9);
   want_dq_ = Chance(0.9);
+  if (!options_.backward) return;
 
   d_o_ = Tokens(p.q_len, q_lens_, p.q_heads, p.value_dim);
   const reference::ExactForward exact = reference::OracleForward(p);

@@ -32,7 +32,11 @@ struct ProblemOptions {
   bool bias = true;
   bool softcap = true;
   bool odd_scales = true;  // negative, zero, large
+  bool backward = true;    // what it needs; Backward() is not called without
 };
+
+// The defaults, for forward alone: half the time to draw.
+ProblemOptions ForwardOnly();
 
 class RandomProblem {
  public:

@@ -1,23 +1,28 @@
 // The same sequence gives the same bits, whatever runs beside it.
 
-#include <bit>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/kernels/sequence_alone.h"
 
 namespace attnd {
 namespace {
 
+using testing::Alone;
+using testing::AloneLike;
+using testing::InvarianceShape;
+using testing::InvarianceShapes;
+using testing::IsSequence;
+using testing::Only;
 using testing::OwnedRows;
 using testing::OwnedTensor;
 using testing::ProblemOptions;
 using testing::RandomProblem;
+using testing::ShapeName;
 
 // How many random problems of each shape; sanitizers run tens of times slower.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -74,12 +79,7 @@ std::vector<Bits> Backward(const Device& device, const Group& problems) {
   return bits;
 }
 
-struct Shape {
-  DType dtype;
-  int64_t head_dim, value_dim;
-};
-
-class CpuInvarianceTest : public ::testing::TestWithParam<Shape> {
+class CpuInvarianceTest : public ::testing::TestWithParam<InvarianceShape> {
  protected:
   // Several blocks of lanes and tiles.
   static ProblemOptions Options() {
@@ -126,62 +126,6 @@ TEST_P(CpuInvarianceTest, AnyGroupAndAnyThreadCountGiveTheSameBits) {
   }
 }
 
-ConstTensorView Only(ConstTensorView view, int64_t b) {
-  view.data = static_cast<const std::byte*>(view.data) +
-              SizeOf(view.dtype) * b * view.batch_stride;
-  return view;
-}
-
-ConstRowView Only(ConstRowView view, int64_t b) {
-  view.data += b * view.batch_stride;
-  return view;
-}
-
-// Sequence b of `p` with nothing around it: its own lengths, no padding.
-Problem Alone(const Problem& p, int64_t b, std::vector<KvSegment>* segments) {
-  const auto only = [b](absl::Span<const int64_t> values) {
-    return values.empty() ? values : values.subspan(b, 1);
-  };
-  Problem alone = p;
-  alone.batch = 1;
-  alone.q_len = QLen(p, b);
-  alone.q_lens = {};
-  alone.q_starts = only(p.q_starts);
-  alone.q = Only(p.q, b);
-  segments->assign(p.kv.begin(), p.kv.end());
-  for (KvSegment& s : *segments) {
-    s.len = KvLen(s, b);
-    s.lens = {};
-    s.positions.starts = only(s.positions.starts);
-    s.k = Only(s.k, b);
-    s.v = Only(s.v, b);
-  }
-  alone.kv = *segments;
-  return alone;
-}
-
-// The output of sequence b, alone: as `t`, but of `tokens` tokens.
-OwnedTensor AloneLike(const OwnedTensor& t, int64_t tokens) {
-  return t ? OwnedTensor(t.dtype(), 1, tokens, t.heads(), t.dim())
-           : OwnedTensor();
-}
-
-// Whether `alone` is sequence b of `batch`, bit by bit.
-bool IsSequence(const OwnedTensor& alone, const OwnedTensor& batch, int64_t b) {
-  if (!alone) return true;
-  for (int64_t t = 0; t < alone.tokens(); ++t) {
-    for (int64_t h = 0; h < alone.heads(); ++h) {
-      for (int64_t d = 0; d < alone.dim(); ++d) {
-        if (std::bit_cast<uint64_t>(alone.Get(0, t, h, d)) !=
-            std::bit_cast<uint64_t>(batch.Get(b, t, h, d))) {
-          return false;
-        }
-      }
-    }
-  }
-  return true;
-}
-
 void CheckForwardAlone(const Device& device, const RandomProblem& problem) {
   const Problem& p = problem.problem();
   auto out = problem.MakeForwardOutputs();
@@ -198,11 +142,8 @@ void CheckForwardAlone(const Device& device, const RandomProblem& problem) {
     alone.lse = lse.view();
     ASSERT_TRUE(device.stream->Forward({&alone, 1}, {}).ok());
     ASSERT_TRUE(IsSequence(o, out.o, b)) << problem.Describe();
-    for (int64_t h = 0; out.lse && h < p.q_heads; ++h) {
-      for (int64_t i = 0; i < rows; ++i) {
-        ASSERT_EQ(out.lse.Get(b, h, i), lse.Get(0, h, i)) << problem.Describe();
-      }
-    }
+    ASSERT_TRUE(IsSequence(lse, out.lse, b, p.q_heads, rows))
+        << problem.Describe();
   }
 }
 
@@ -248,27 +189,8 @@ TEST_P(CpuInvarianceTest, ASequenceAloneGivesTheBitsItGivesInABatch) {
   }
 }
 
-std::vector<Shape> Shapes() {
-  std::vector<Shape> shapes;
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
-    for (int64_t dim : {2, 40, 64, 128, 256}) {
-      shapes.push_back({dtype, dim, dim});
-    }
-    shapes.push_back({dtype, 72, 128});
-  }
-  return shapes;
-}
-
-std::string Name(const ::testing::TestParamInfo<Shape>& info) {
-  const Shape& shape = info.param;
-  return absl::StrCat(shape.dtype == DType::kF32   ? "F32"
-                      : shape.dtype == DType::kF16 ? "F16"
-                                                   : "Bf16",
-                      "Dims", shape.head_dim, "And", shape.value_dim);
-}
-
-INSTANTIATE_TEST_SUITE_P(Cpu, CpuInvarianceTest, ::testing::ValuesIn(Shapes()),
-                         Name);
+INSTANTIATE_TEST_SUITE_P(Cpu, CpuInvarianceTest,
+                         ::testing::ValuesIn(InvarianceShapes()), ShapeName);
 
 }  // namespace
 }  // namespace attnd
