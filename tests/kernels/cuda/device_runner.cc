@@ -1,0 +1,113 @@
+#include "tests/kernels/cuda/device_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/cuda/status.h"
+#include "tests/kernels/cuda/group_image.h"
+
+namespace attnd::testing {
+
+using cuda::LaunchCounts;
+using cuda::ToStatus;
+
+bool HasGpu() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create() {
+  absl::Status status = ToStatus(cudaSetDevice(0), "choosing the GPU");
+  if (!status.ok()) return status;
+  cudaStream_t stream = nullptr;
+  status = ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                    "creating a stream");
+  if (!status.ok()) return status;
+  return std::unique_ptr<DeviceRunner>(new DeviceRunner(stream));
+}
+
+DeviceRunner::DeviceRunner(cudaStream_t stream)
+    : stream_(stream), workspace_(std::make_unique<cuda::Workspace>(stream)) {}
+
+DeviceRunner::~DeviceRunner() {
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  workspace_.reset();
+  EXPECT_EQ(cudaFree(memory_), cudaSuccess);
+  EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+}
+
+absl::Status DeviceRunner::Reserve(int64_t bytes) {
+  if (bytes <= memory_bytes_) return absl::OkStatus();
+  absl::Status status = ToStatus(cudaFree(memory_), "freeing tensors");
+  if (!status.ok()) return status;
+  memory_ = nullptr;
+  memory_bytes_ = 0;
+  void* memory = nullptr;
+  status = ToStatus(cudaMalloc(&memory, bytes), "memory for tensors");
+  if (!status.ok()) return status;
+  memory_ = static_cast<std::byte*>(memory);
+  memory_bytes_ = bytes;
+  return absl::OkStatus();
+}
+
+absl::Status DeviceRunner::Wait() {
+  absl::Status status = ToStatus(cudaStreamSynchronize(stream_), "running");
+  workspace_->Recycle();
+  return status;
+}
+
+absl::StatusOr<LaunchCounts> DeviceRunner::Forward(
+    absl::Span<const ForwardArgs> group, Algorithm algorithm) {
+  auto counts = ForwardEach({{group.begin(), group.end()}}, algorithm);
+  if (!counts.ok()) return counts.status();
+  return counts->front();
+}
+
+absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(
+    const Groups& groups, Algorithm algorithm) {
+  std::vector<ForwardArgs> all;
+  for (const auto& group : groups) {
+    all.insert(all.end(), group.begin(), group.end());
+  }
+  GroupImage image(all);
+  const int64_t bytes = static_cast<int64_t>(image.bytes().size());
+  if (absl::Status s = Reserve(bytes); !s.ok()) return s;
+  absl::Status status =
+      ToStatus(cudaMemcpyAsync(memory_, image.bytes().data(), bytes,
+                               cudaMemcpyHostToDevice, stream_),
+               "copying tensors to the device");
+  if (!status.ok()) return status;
+
+  const std::vector<ForwardArgs> rebound = image.Rebind(memory_);
+  std::vector<LaunchCounts> counts;
+  size_t first = 0;
+  for (const auto& group : groups) {
+    auto enqueued = cuda::EnqueueForward(
+        absl::MakeConstSpan(rebound).subspan(first, group.size()), algorithm,
+        *workspace_);
+    if (!enqueued.ok()) {
+      Wait().IgnoreError();  // what was enqueued reads the image
+      return enqueued.status();
+    }
+    counts.push_back(*enqueued);
+    first += group.size();
+  }
+  if (absl::Status s = Wait(); !s.ok()) return s;
+
+  std::vector<std::byte> after(bytes);
+  status =
+      ToStatus(cudaMemcpy(after.data(), memory_, bytes, cudaMemcpyDeviceToHost),
+               "copying tensors to the host");
+  if (status.ok()) status = image.TakeOutputs(after);
+  if (!status.ok()) return status;
+  return counts;
+}
+
+void DeviceTest::SetUp() {
+  if (!HasGpu()) GTEST_SKIP() << "no GPU that CUDA can use";
+  auto device = DeviceRunner::Create();
+  ASSERT_TRUE(device.ok()) << device.status();
+  device_ = *std::move(device);
+}
+
+}  // namespace attnd::testing

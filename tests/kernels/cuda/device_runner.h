@@ -1,0 +1,70 @@
+#ifndef ATTND_TESTS_KERNELS_CUDA_DEVICE_RUNNER_H_
+#define ATTND_TESTS_KERNELS_CUDA_DEVICE_RUNNER_H_
+
+// Runs problems that live in host memory on the first GPU, through the calls
+// that a CUDA stream of the service makes.
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "gtest/gtest.h"
+#include "kernels/attention.h"
+#include "kernels/cuda/forward.h"
+#include "kernels/cuda/workspace.h"
+
+namespace attnd::testing {
+
+// False without a driver, too.
+bool HasGpu();
+
+// For one thread. An INTERNAL error leaves the process without its GPU: every
+// later call fails.
+class DeviceRunner {
+ public:
+  static absl::StatusOr<std::unique_ptr<DeviceRunner>> Create();
+  ~DeviceRunner();
+  DeviceRunner(const DeviceRunner&) = delete;
+  DeviceRunner& operator=(const DeviceRunner&) = delete;
+
+  // Copies everything that the group views to the device, runs it and copies
+  // the outputs back. INTERNAL also when something else was written to.
+  absl::StatusOr<cuda::LaunchCounts> Forward(
+      absl::Span<const ForwardArgs> group,
+      Algorithm algorithm = Algorithm::kAuto);
+
+  // The same for many groups, one after another, with no wait between them.
+  using Groups = std::vector<std::vector<ForwardArgs>>;
+  absl::StatusOr<std::vector<cuda::LaunchCounts>> ForwardEach(
+      const Groups& groups, Algorithm algorithm = Algorithm::kAuto);
+
+  cuda::Workspace& workspace() { return *workspace_; }
+
+ private:
+  explicit DeviceRunner(cudaStream_t stream);
+  absl::Status Reserve(int64_t bytes);
+  absl::Status Wait();
+
+  cudaStream_t stream_;
+  std::unique_ptr<cuda::Workspace> workspace_;
+  std::byte* memory_ = nullptr;  // tensors
+  int64_t memory_bytes_ = 0;
+};
+
+// A test that needs a GPU, and skips where there is none.
+class DeviceTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  DeviceRunner& device() { return *device_; }
+
+ private:
+  std::unique_ptr<DeviceRunner> device_;
+};
+
+}  // namespace attnd::testing
+
+#endif  // ATTND_TESTS_KERNELS_CUDA_DEVICE_RUNNER_H_

@@ -1,0 +1,115 @@
+#include "tests/kernels/cuda/group_image.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace attnd::testing {
+namespace {
+
+constexpr std::byte kPoison{0xff};  // NaN in each of the types
+constexpr int64_t kAlignment = 256;
+constexpr int64_t kGuardBytes = 256;  // at least, between two tensors
+
+int64_t ReachBytes(int64_t size, absl::Span<const int64_t> sizes,
+                   absl::Span<const int64_t> strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return 0;
+    last += (sizes[i] - 1) * strides[i];
+  }
+  return (last + 1) * size;
+}
+
+template <class View>
+int64_t TensorBytes(const View& t, const Problem& p, int64_t tokens,
+                    int64_t heads, int64_t dim) {
+  return ReachBytes(SizeOf(t.dtype), {p.batch, tokens, heads, dim},
+                    {t.batch_stride, t.token_stride, t.head_stride, 1});
+}
+
+// Calls visit(pointer, bytes, is_output) for every view that is not null, in an
+// order of its own. `segments` are the problem's.
+template <class Visit>
+void ForEachView(ForwardArgs& args, std::vector<KvSegment>& segments,
+                 const Visit& visit) {
+  Problem& p = args.problem;
+  const auto maybe = [&](auto& view, int64_t bytes, bool is_output) {
+    if (view) visit(view.data, bytes, is_output);
+  };
+  int64_t columns = 0;
+  maybe(p.q, TensorBytes(p.q, p, p.q_len, p.q_heads, p.head_dim), false);
+  for (KvSegment& s : segments) {
+    maybe(s.k, TensorBytes(s.k, p, s.len, p.kv_heads, p.head_dim), false);
+    maybe(s.v, TensorBytes(s.v, p, s.len, p.kv_heads, p.value_dim), false);
+    columns += s.len;
+  }
+  maybe(p.bias,
+        ReachBytes(
+            SizeOf(p.bias.dtype), {p.batch, p.q_heads, p.q_len, columns},
+            {p.bias.batch_stride, p.bias.head_stride, p.bias.row_stride, 1}),
+        false);
+  maybe(args.o, TensorBytes(args.o, p, p.q_len, p.q_heads, p.value_dim), true);
+  maybe(args.lse,
+        ReachBytes(sizeof(float), {p.batch, p.q_heads, p.q_len},
+                   {args.lse.batch_stride, args.lse.head_stride, 1}),
+        true);
+}
+
+}  // namespace
+
+GroupImage::GroupImage(absl::Span<const ForwardArgs> group)
+    : group_(group.begin(), group.end()) {
+  int64_t end = 0;
+  for (ForwardArgs& args : group_) {
+    auto& segments =
+        segments_.emplace_back(args.problem.kv.begin(), args.problem.kv.end());
+    const auto place = [&](const void* host, int64_t bytes, bool is_output) {
+      const int64_t aligned =
+          (end + kGuardBytes + kAlignment - 1) / kAlignment * kAlignment;
+      const int64_t at = aligned + reinterpret_cast<uintptr_t>(host) % 16;
+      slots_.push_back({host, at, bytes, is_output});
+      end = at + bytes;
+    };
+    ForEachView(args, segments, place);
+  }
+  bytes_.assign(end + kGuardBytes, kPoison);
+  for (const Slot& slot : slots_) {
+    if (slot.bytes == 0) continue;
+    std::memcpy(bytes_.data() + slot.at, slot.host, slot.bytes);
+  }
+}
+
+std::vector<ForwardArgs> GroupImage::Rebind(std::byte* base) {
+  std::vector<ForwardArgs> rebound = group_;
+  size_t next = 0;
+  for (size_t i = 0; i < rebound.size(); ++i) {
+    segments_[i].assign(group_[i].problem.kv.begin(),
+                        group_[i].problem.kv.end());
+    ForEachView(rebound[i], segments_[i], [&](auto& data, int64_t, bool) {
+      std::byte* at = base + slots_[next++].at;
+      data = reinterpret_cast<std::remove_reference_t<decltype(data)>>(at);
+    });
+    rebound[i].problem.kv = segments_[i];
+  }
+  return rebound;
+}
+
+absl::Status GroupImage::TakeOutputs(const std::vector<std::byte>& after) {
+  for (const Slot& slot : slots_) {
+    if (!slot.is_output || slot.bytes == 0) continue;
+    const std::byte* output = after.data() + slot.at;
+    std::memcpy(bytes_.data() + slot.at, output, slot.bytes);
+    // Outputs came as views that may be written to.
+    std::memcpy(const_cast<void*>(slot.host), output, slot.bytes);
+  }
+  for (size_t i = 0; i < bytes_.size(); ++i) {
+    if (bytes_[i] == after[i]) continue;
+    return absl::InternalError(
+        absl::StrCat("byte ", i, " of ", bytes_.size(),
+                     " was written to, which is in no output"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attnd::testing
