@@ -21,6 +21,7 @@ struct DeviceSegment {
   ConstTensorView v;  // [batch, len, kv_heads, value_dim]
   int64_t len = 0;
   int64_t start = 0, stride = 1;
+  int64_t bias_column = 0;  // where the segment begins in a row of the bias
   BlobOffset lens = 0;    // int64_t[batch]; absent: all len
   BlobOffset starts = 0;  // int64_t[batch]; absent: all start
 };
@@ -49,7 +50,7 @@ struct DeviceProblem {
 // What a tile is, the kernel says.
 struct TileRun {
   int64_t first_tile = 0;
-  int64_t first_row = 0;   // of the run's rows in the launch's scratch
+  int64_t first_record = 0;  // of the run's partial results, in scratch
   BlobOffset problem = 0;  // DeviceProblem
   int32_t row_blocks = 0;  // of a sequence's head, or group of heads
   int32_t splits = 1;      // parts that the columns of a row are cut into

@@ -45,7 +45,12 @@ BlobOffset Blob::Append(const ForwardArgs& args) {
   d.q_starts = Append(p.q_starts);
   std::vector<DeviceSegment> segments;
   segments.reserve(p.kv.size());
-  for (const KvSegment& s : p.kv) segments.push_back(MakeSegment(s, *this));
+  int64_t bias_column = 0;
+  for (const KvSegment& s : p.kv) {
+    segments.push_back(MakeSegment(s, *this));
+    segments.back().bias_column = bias_column;
+    bias_column += s.len;
+  }
   d.num_segments = static_cast<int32_t>(segments.size());
   d.segments = Append(absl::MakeConstSpan(segments));
   return Append(absl::MakeConstSpan(&d, 1));

@@ -27,51 +27,50 @@ __device__ inline int64_t Of(const std::byte* blob, BlobOffset values,
   return values == 0 ? otherwise : At<int64_t>(blob, values)[b];
 }
 
-// Sequence b of a problem.
-class Sequence {
- public:
-  __device__ Sequence(const std::byte* blob, const DeviceProblem& problem,
-                      int64_t b)
-      : blob_(blob), problem_(problem), b_(b) {
-    q_len_ = Of(blob, problem.q_lens, b, problem.q_len);
-    kv_len_ = 0;
-    for (int n = 0; n < problem.num_segments; ++n) kv_len_ += Len(n);
-    q_start_ = problem.q_starts != 0 || problem.has_q_start
-                   ? Of(blob, problem.q_starts, b, problem.q_start)
-                   : kv_len_ - q_len_;
-  }
+// Sequence b of a problem: its own lengths and where it stands.
+struct Sequence {
+  const std::byte* blob;
+  const DeviceProblem* problem;
+  int64_t b;
+  int64_t q_len;
+  int64_t kv_len;  // of all segments
+  int64_t q_start;
 
-  __device__ const DeviceProblem& problem() const { return problem_; }
-  __device__ int64_t b() const { return b_; }
-  __device__ int64_t q_len() const { return q_len_; }
-  __device__ int64_t kv_len() const { return kv_len_; }  // of all segments
   __device__ const DeviceSegment& segment(int n) const {
-    return At<DeviceSegment>(blob_, problem_.segments)[n];
+    return At<DeviceSegment>(blob, problem->segments)[n];
   }
   __device__ int64_t Len(int n) const {
     const DeviceSegment& s = segment(n);
-    return Of(blob_, s.lens, b_, s.len);
+    return Of(blob, s.lens, b, s.len);
   }
   // See MakeRowIntervals in mask.h.
   __device__ RowIntervals Intervals(int n) const {
     const DeviceSegment& s = segment(n);
     RowIntervals r;
-    r.rows = q_len_;
+    r.rows = q_len;
     r.columns = Len(n);
-    r.q_start = q_start_;
-    r.q_stride = problem_.q_stride;
-    r.kv_start = Of(blob_, s.starts, b_, s.start);
+    r.q_start = q_start;
+    r.q_stride = problem->q_stride;
+    r.kv_start = Of(blob, s.starts, b, s.start);
     r.kv_stride = s.stride;
-    r.left = problem_.left;
-    r.right = problem_.right;
+    r.left = problem->left;
+    r.right = problem->right;
     return r;
   }
-
- private:
-  const std::byte* blob_;
-  const DeviceProblem& problem_;
-  int64_t b_, q_len_, kv_len_, q_start_;
 };
+
+__device__ inline Sequence MakeSequence(const std::byte* blob,
+                                        const DeviceProblem& problem,
+                                        int64_t b) {
+  Sequence s{blob, &problem, b};
+  s.q_len = Of(blob, problem.q_lens, b, problem.q_len);
+  s.kv_len = 0;
+  for (int n = 0; n < problem.num_segments; ++n) s.kv_len += s.Len(n);
+  s.q_start = problem.q_starts != 0 || problem.has_q_start
+                  ? Of(blob, problem.q_starts, b, problem.q_start)
+                  : s.kv_len - s.q_len;
+  return s;
+}
 
 // Where a run's tile lies. Finds the run by bisection.
 struct TilePlace {

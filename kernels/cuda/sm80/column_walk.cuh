@@ -1,0 +1,109 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_COLUMN_WALK_CUH_
+#define ATTND_KERNELS_CUDA_SM80_COLUMN_WALK_CUH_
+
+// Which columns a block of rows visits: the tiles of each segment, in order,
+// between the first row's first column and the last row's last one.
+
+#include <cstdint>
+
+#include "kernels/cuda/sequence.h"
+
+namespace attnd::cuda::sm80 {
+
+// A block of rows of one sequence and one K/V head, and the part of the
+// sequence's columns that it looks at. The same for all threads of a team: the
+// block of threads, or a warp.
+struct RowBlock {
+  Sequence sequence;
+  int64_t kv_head;
+  int64_t first_row, last_row;        // both included
+  int64_t first_column, end_column;   // of the sequence's, segment after segment
+};
+
+// A segment as a team sees it; kept in shared memory, as a kernel that keeps
+// its accumulators in registers has none to spare.
+template <class T>
+struct SegmentView {
+  const T* k;  // token 0 of the sequence and head
+  const T* v;
+  int64_t k_stride, v_stride;  // elements from token to token
+  int64_t len;                 // the sequence's own
+  int64_t bias_column;         // of a row of the bias, where it begins
+  Interval looked_at;          // the part of it that the block looks at
+  Interval all;                // the columns that need no compare
+};
+
+__device__ inline Interval Both(Interval a, Interval b) {
+  return {max(a.lo, b.lo), min(a.hi, b.hi)};
+}
+
+// Walks tiles of kCols columns. Every thread of the team takes every step.
+template <int kCols>
+class ColumnWalk {
+ public:
+  // Before the first tile.
+  __device__ ColumnWalk()
+      : segment_(-1), column_(0), end_(0), next_first_(0) {}
+
+  // To the next tile; false at the end. When that is in another segment, the
+  // team's `leader` writes `view`: the team must synchronise before it is read,
+  // and have read what was there.
+  template <class T>
+  __device__ bool Next(const RowBlock& block, bool leader,
+                       SegmentView<T>& view) {
+    column_ += kCols;
+    if (column_ < end_) return true;
+    return Enter(block, leader, view);
+  }
+
+  __device__ int segment() const { return segment_; }
+  // The tile's first column in its segment, a multiple of kCols.
+  __device__ int64_t column() const { return column_; }
+
+ private:
+  template <class T>
+  __device__ __noinline__ bool Enter(const RowBlock& block, bool leader,
+                                     SegmentView<T>& view);
+
+  int segment_;
+  uint32_t column_, end_;
+  int64_t next_first_;  // the sequence's column where the next segment begins
+};
+
+template <int kCols>
+template <class T>
+__device__ bool ColumnWalk<kCols>::Enter(const RowBlock& block, bool leader,
+                                         SegmentView<T>& view) {
+  const Sequence& sequence = block.sequence;
+  while (++segment_ < sequence.problem->num_segments) {
+    const RowIntervals rows = sequence.Intervals(segment_);
+    const Interval looked_at = {block.first_column - next_first_,
+                                block.end_column - next_first_};
+    next_first_ += rows.columns;
+    const Interval seen =
+        Both(rows.Rows(block.first_row, block.last_row), looked_at);
+    if (seen.empty()) continue;
+    column_ = static_cast<uint32_t>(seen.lo / kCols * kCols);
+    end_ = static_cast<uint32_t>(seen.hi);
+    if (leader) {
+      const DeviceSegment& s = sequence.segment(segment_);
+      view.k = static_cast<const T*>(s.k.data) +
+               sequence.b * s.k.batch_stride + block.kv_head * s.k.head_stride;
+      view.v = static_cast<const T*>(s.v.data) +
+               sequence.b * s.v.batch_stride + block.kv_head * s.v.head_stride;
+      view.k_stride = s.k.token_stride;
+      view.v_stride = s.v.token_stride;
+      view.len = rows.columns;
+      view.bias_column = s.bias_column;
+      view.looked_at = looked_at;
+      view.all =
+          Both(rows.AllRows(block.first_row, block.last_row), looked_at);
+    }
+    return true;
+  }
+  return false;
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_COLUMN_WALK_CUH_

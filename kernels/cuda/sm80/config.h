@@ -1,0 +1,96 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_CONFIG_H_
+#define ATTND_KERNELS_CUDA_SM80_CONFIG_H_
+
+// Which kernel runs what, and in which shape. A choice depends on a sequence's
+// own shape and dtype alone, so that its result is the same in any company.
+
+#include <cstdint>
+
+namespace attnd::cuda::sm80 {
+
+// Sequences of at most this many queries are decoded: their columns are cut
+// into parts of kSplitColumns, which run at once and are merged.
+inline constexpr int64_t kDecodeRows = 16;
+inline constexpr int64_t kSplitColumns = 1024;
+
+constexpr bool IsDecode(int64_t q_len) { return q_len <= kDecodeRows; }
+constexpr int64_t Splits(int64_t kv_len) {
+  return kv_len <= kSplitColumns ? 1
+                                 : (kv_len + kSplitColumns - 1) / kSplitColumns;
+}
+
+// Rows that a block of threads decodes at a time: one A of mma. They are
+// queries of all heads that share a K/V head: row i * group + g is query i of
+// head g of the group.
+inline constexpr int kDecodeTile = 16;
+
+// head_dim and value_dim are both rounded up to one of these.
+constexpr int RoundedDim(int64_t head_dim, int64_t value_dim) {
+  const int64_t dim = head_dim > value_dim ? head_dim : value_dim;
+  return dim <= 64 ? 64 : dim <= 96 ? 96 : dim <= 128 ? 128 : dim <= 192 ? 192 : 256;
+}
+
+// How a kernel for 16-bit inputs is cut. All of them take at most 99 KiB of
+// shared memory, what the smallest GPUs have.
+struct PrefillShape {
+  int rows, cols;     // of a tile of scores
+  int warps;          // each has rows / warps rows
+  int blocks_per_sm;  // that the registers must leave room for
+};
+constexpr PrefillShape ShapeOf(int dim) {
+  switch (dim) {
+    case 64:
+      return {128, 128, 4, 2};
+    case 96:
+    case 128:
+      return {128, 64, 4, 2};
+    case 192:
+      return {64, 64, 4, 2};
+    default:
+      return {64, 64, 4, 2};
+  }
+}
+
+template <class T_, int kDim_>
+struct PrefillConfig {
+  using T = T_;
+  static constexpr int kDim = kDim_;
+  static constexpr PrefillShape kShape = ShapeOf(kDim);
+  static constexpr int kRows = kShape.rows, kCols = kShape.cols;
+  static constexpr int kWarps = kShape.warps, kThreads = 32 * kWarps;
+  static constexpr int kBlocksPerSm = kShape.blocks_per_sm;
+};
+
+// Each warp has tiles of columns of its own, so many of them on their way.
+struct DecodeShape {
+  int cols;
+  int warps;
+  int stages;
+};
+constexpr DecodeShape DecodeShapeOf(int dim) {
+  switch (dim) {
+    case 64:
+      return {32, 4, 3};
+    case 96:
+    case 128:
+      return {16, 4, 3};
+    case 192:
+      return {16, 2, 4};
+    default:
+      return {16, 2, 3};
+  }
+}
+
+template <class T_, int kDim_>
+struct DecodeConfig {
+  using T = T_;
+  static constexpr int kDim = kDim_, kRows = kDecodeTile;
+  static constexpr DecodeShape kShape = DecodeShapeOf(kDim);
+  static constexpr int kCols = kShape.cols;
+  static constexpr int kWarps = kShape.warps, kThreads = 32 * kWarps;
+  static constexpr int kStages = kShape.stages;
+};
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_CONFIG_H_

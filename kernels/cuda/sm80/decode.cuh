@@ -1,0 +1,318 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_DECODE_CUH_
+#define ATTND_KERNELS_CUDA_SM80_DECODE_CUH_
+
+// Forward for sequences of few queries, 16-bit inputs: bound by reading K and V.
+// A block of threads has 16 rows, queries of all the heads that share a K/V
+// head, and one part of the columns. Each warp streams tiles of columns of its
+// own through a ring of buffers, and waits for nobody. Their states are merged
+// at the end, and those of the parts by whichever block is the last to be done,
+// always in the same order.
+
+#include <cstdint>
+
+#include "kernels/cuda/sequence.h"
+#include "kernels/cuda/sm80/column_walk.cuh"
+#include "kernels/cuda/sm80/config.h"
+#include "kernels/cuda/sm80/partials.cuh"
+#include "kernels/cuda/sm80/products.cuh"
+#include "kernels/cuda/sm80/score.cuh"
+#include "kernels/cuda/sm80/softmax.cuh"
+#include "kernels/cuda/sm80/tile.cuh"
+
+namespace attnd::cuda::sm80 {
+
+template <class Config>
+struct DecodeShared {
+  using T = typename Config::T;
+  RowBlock block;
+  SegmentView<T> loading[Config::kWarps], computing[Config::kWarps];
+  WarpStates<Config::kWarps> states;
+};
+
+template <class Config>
+constexpr int DecodeSharedBytes() {
+  return Config::kWarps * Config::kStages * 2 *
+             TileLayout<Config::kDim>::Bytes(Config::kCols) +
+         static_cast<int>(sizeof(DecodeShared<Config>));
+}
+
+// What a block of threads decodes: rows [first, first + stored) of a K/V head
+// of a sequence, of which the first `valid` may see something.
+struct DecodeTile {
+  Sequence sequence;
+  int64_t kv_head;
+  int64_t first;
+  int valid, stored;
+  int split, splits;  // the part of the columns, and how many there are
+
+  __device__ int64_t Row(int r) const {
+    return (first + r) / sequence.problem->group;
+  }
+  __device__ int64_t Head(int r) const {
+    const int64_t group = sequence.problem->group;
+    return kv_head * group + (first + r) % group;
+  }
+};
+
+// A warp's part of it.
+template <class Config>
+class DecodeWarp {
+ public:
+  using T = typename Config::T;
+  static constexpr int kDim = Config::kDim, kCols = Config::kCols,
+                       kStages = Config::kStages;
+  static constexpr int kN = kCols / 8, kDimTiles = kDim / 8;
+  static constexpr int kTileBytes = TileLayout<kDim>::Bytes(kCols);
+
+  // `ring` is the warp's own.
+  __device__ DecodeWarp(uint32_t ring, DecodeShared<Config>& shared, int warp,
+                        int lane)
+      : ring_(ring),
+        block_(shared.block),
+        loading_view_(shared.loading[warp]),
+        computing_view_(shared.computing[warp]),
+        warp_(warp),
+        lane_(lane) {}
+
+  __device__ void Run(const DecodeTile& tile, OnlineSoftmax<1>& softmax,
+                      float (&o)[1][kDimTiles][4]) {
+    const DeviceProblem& p = *tile.sequence.problem;
+    uint32_t q[kDim / 16][4];
+    LoadQ(tile, q);
+    const bool plain = MakeScoreRule(p, tile.sequence.b, 0).plain();
+    const float factor = MakeScoreRule(p, tile.sequence.b, 0).factor();
+    int load_slot = 0, slot = 0;
+    for (int i = 0; i < kStages - 1; ++i) Load(p, load_slot);
+    int segment = -1;
+    Interval seen[2];
+    while (Advance(computing_, computing_view_)) {
+      ptx::CpAsyncWait<kStages - 2>();
+      __syncwarp();  // all lanes have the tile, and have left the one before
+      Load(p, load_slot);
+      if (computing_.segment() != segment) {
+        segment = computing_.segment();
+        const RowIntervals rows = tile.sequence.Intervals(segment);
+        for (int r = 0; r < 2; ++r) {
+          const int row = lane_ / 4 + 8 * r;
+          seen[r] = row < tile.valid ? Both(rows.Row(tile.Row(row)),
+                                            computing_view_.looked_at)
+                                     : Interval{};
+        }
+      }
+      float s[1][kN][4];
+      const uint32_t k = ring_ + 2 * slot * kTileBytes;
+      MultiplyLoadedQK(q, k, s);
+      const int64_t column = computing_.column();
+      if (!plain) {
+        Score(tile, column, seen, s);
+      } else if (column < computing_view_.all.lo ||
+                 column + kCols > computing_view_.all.hi) {
+        Mask(column, seen, s);
+      }
+      softmax.Update(s, o, factor);
+      AddPV<T, kDim>(s, k + kTileBytes, lane_, o);
+      slot = slot + 1 == kStages ? 0 : slot + 1;
+    }
+    ptx::CpAsyncWait<0>();
+    __syncwarp();
+  }
+
+ private:
+  // To the warp's next tile: every kWarps-th is.
+  __device__ bool Advance(ColumnWalk<kCols>& walk, SegmentView<T>& view) {
+    const bool first = walk.segment() < 0;
+    const int steps = first ? warp_ + 1 : Config::kWarps;
+    for (int i = 0; i < steps; ++i) {
+      __syncwarp();  // all lanes have left the view
+      if (!walk.Next(block_, lane_ == 0, view)) return false;
+    }
+    __syncwarp();  // all lanes have it
+    return true;
+  }
+
+  // Starts loading the warp's next tile into the ring's next slot.
+  __device__ void Load(const DeviceProblem& p, int& slot) {
+    if (more_) more_ = Advance(loading_, loading_view_);
+    if (more_) {
+      const SegmentView<T>& s = loading_view_;
+      const int64_t column = loading_.column();
+      const int valid = static_cast<int>(min(s.len - column, int64_t{kCols}));
+      const uint32_t k = ring_ + 2 * slot * kTileBytes;
+      LoadTile<kDim, kCols, 32>(k, s.k + column * s.k_stride, s.k_stride, valid,
+                                p.head_dim, lane_);
+      LoadTile<kDim, kCols, 32>(k + kTileBytes, s.v + column * s.v_stride,
+                                s.v_stride, valid, p.value_dim, lane_);
+    }
+    ptx::CpAsyncCommit();
+    slot = slot + 1 == kStages ? 0 : slot + 1;
+  }
+
+  // Q as mma's A, straight from memory.
+  __device__ void LoadQ(const DecodeTile& tile,
+                        uint32_t (&q)[kDim / 16][4]) const {
+    const DeviceProblem& p = *tile.sequence.problem;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = lane_ / 4 + 8 * r;
+      const auto* from =
+          static_cast<const uint16_t*>(p.q.data) +
+          tile.sequence.b * p.q.batch_stride;
+      if (row < tile.valid) {
+        from += tile.Head(row) * p.q.head_stride +
+                tile.Row(row) * p.q.token_stride;
+      }
+      const int dim = row < tile.valid ? p.head_dim : 0;
+#pragma unroll
+      for (int d = 0; d < kDim / 16; ++d) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int column = 16 * d + 8 * half + 2 * (lane_ % 4);
+          const uint32_t low = column < dim ? from[column] : 0;
+          const uint32_t high = column + 1 < dim ? from[column + 1] : 0;
+          q[d][2 * half + r] = low | high << 16;
+        }
+      }
+    }
+  }
+
+  // As MultiplyQK, with Q in registers.
+  __device__ void MultiplyLoadedQK(const uint32_t (&q)[kDim / 16][4],
+                                   uint32_t k, float (&s)[1][kN][4]) const {
+    using Layout = TileLayout<kDim>;
+    k += Layout::Offset((lane_ & 7) + ((lane_ >> 4) << 3), (lane_ >> 3) & 1);
+#pragma unroll
+    for (int n = 0; n < kN; n += 2) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[0][n][i] = s[0][n + 1][i] = 0.0f;
+#pragma unroll
+      for (int d = 0; d < kDim / 16; ++d) {
+        uint32_t b[4];
+        ptx::Ldmatrix(b, Layout::Step(k, 2 * d) + Layout::Bytes(8 * n));
+        ptx::Mma<T>(s[0][n], q[d], b[0], b[1]);
+        ptx::Mma<T>(s[0][n + 1], q[d], b[2], b[3]);
+      }
+    }
+  }
+
+  __device__ static bool Sees(const Interval& seen, int64_t column) {
+    return column >= seen.lo && column < seen.hi;
+  }
+
+  __device__ void Mask(int64_t column, const Interval (&seen)[2],
+                       float (&s)[1][kN][4]) const {
+#pragma unroll
+    for (int n = 0; n < kN; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int64_t j = column + 8 * n + 2 * (lane_ % 4) + i % 2;
+        if (!Sees(seen[i / 2], j)) s[0][n][i] = -INFINITY;
+      }
+    }
+  }
+
+  __device__ void Score(const DecodeTile& tile, int64_t column,
+                        const Interval (&seen)[2],
+                        float (&s)[1][kN][4]) const {
+    const DeviceProblem& p = *tile.sequence.problem;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = lane_ / 4 + 8 * r;
+      const int valid = min(row, max(tile.valid - 1, 0));
+      const ScoreRule rule =
+          MakeScoreRule(p, tile.sequence.b, tile.Head(valid));
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; ++i) {
+          const int64_t j = column + 8 * n + 2 * (lane_ % 4) + i % 2;
+          s[0][n][i] = Sees(seen[r], j)
+                           ? rule.Log2(s[0][n][i], tile.Row(valid),
+                                  computing_view_.bias_column + j)
+                           : -INFINITY;
+        }
+      }
+    }
+  }
+
+  const uint32_t ring_;
+  const RowBlock& block_;
+  SegmentView<T>& loading_view_;
+  SegmentView<T>& computing_view_;
+  const int warp_, lane_;
+  ColumnWalk<kCols> loading_, computing_;
+  bool more_ = true;
+};
+
+// The tile that a block of threads of the launch has; nothing is stored in one
+// that has no rows, or a part that the sequence is too short for.
+template <class Config>
+__device__ DecodeTile FindDecodeTile(const std::byte* blob,
+                                     const TilePlace& place) {
+  const DeviceProblem& p = *place.problem;
+  const TileRun& run = *place.run;
+  DecodeTile tile{};
+  const int64_t row_tile = place.tile / run.splits;
+  tile.split = static_cast<int>(place.tile % run.splits);
+  tile.first = row_tile % run.row_blocks * kDecodeTile;
+  const int64_t head = row_tile / run.row_blocks;
+  tile.kv_head = head % p.kv_heads;
+  tile.sequence = MakeSequence(blob, p, head / p.kv_heads);
+  if (!IsDecode(tile.sequence.q_len)) return tile;
+  const auto within = [&](int64_t rows) {
+    return static_cast<int>(min(max(rows * p.group - tile.first, int64_t{0}),
+                                int64_t{kDecodeTile}));
+  };
+  tile.valid = within(tile.sequence.q_len);
+  tile.stored = within(min(p.q_len, kDecodeRows));
+  tile.splits = static_cast<int>(
+      tile.valid > 0 ? Splits(tile.sequence.kv_len) : 1);
+  if (tile.split >= tile.splits) tile.stored = 0;
+  return tile;
+}
+
+template <class Config>
+__global__ void __launch_bounds__(Config::kThreads)
+    DecodeKernel(const __grid_constant__ LaunchParams params) {
+  extern __shared__ __align__(1024) std::byte memory[];
+  constexpr int kRingBytes = Config::kStages * 2 *
+                             TileLayout<Config::kDim>::Bytes(Config::kCols);
+  auto& shared = *reinterpret_cast<DecodeShared<Config>*>(
+      memory + Config::kWarps * kRingBytes);
+  const std::byte* blob = BlobOf(params);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  for (int64_t index = blockIdx.x; index < params.num_tiles;
+       index += gridDim.x) {
+    const TilePlace place = FindTile(blob, params, index);
+    const DecodeTile tile = FindDecodeTile<Config>(blob, place);
+    if (tile.stored == 0) continue;
+    if (threadIdx.x == 0) {
+      shared.block = {tile.sequence,
+                      tile.kv_head,
+                      tile.Row(0),
+                      tile.Row(max(tile.valid - 1, 0)),
+                      tile.split * kSplitColumns,
+                      min((tile.split + 1) * kSplitColumns,
+                          tile.sequence.kv_len)};
+    }
+    __syncthreads();  // all have shared.block
+    OnlineSoftmax<1> softmax;
+    float o[1][Config::kDim / 8][4] = {};
+    std::byte* ring = memory + warp * kRingBytes;
+    if (tile.valid > 0) {
+      DecodeWarp<Config>(ptx::SharedAddress(ring), shared, warp, lane)
+          .Run(tile, softmax, o);
+    }
+    const float factor =
+        MakeScoreRule(*place.problem, tile.sequence.b, 0).factor();
+    PutWarpState<Config::kDim>(softmax, factor, o, warp, lane,
+                               reinterpret_cast<float*>(ring), shared.states);
+    __syncthreads();  // all states are there
+    const Partials partials(params, *place.run, place.tile, Config::kDim);
+    MergeAndStore<Config>(tile, memory, kRingBytes, shared.states, partials);
+    __syncthreads();  // shared memory is free again
+  }
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_DECODE_CUH_

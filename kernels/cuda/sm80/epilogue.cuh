@@ -1,0 +1,130 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_EPILOGUE_CUH_
+#define ATTND_KERNELS_CUDA_SM80_EPILOGUE_CUH_
+
+// From accumulators to O and LSE in memory.
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/sm80/softmax.cuh"
+#include "kernels/cuda/sm80/tile.cuh"
+
+namespace attnd::cuda::sm80 {
+
+template <class T>
+__device__ T FromFloat(float x);
+template <>
+__device__ inline float FromFloat<float>(float x) {
+  return x;
+}
+template <>
+__device__ inline __half FromFloat<__half>(float x) {
+  return __float2half_rn(x);
+}
+template <>
+__device__ inline __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+
+// Row `row` of O for sequence b and q head h, of elements Out.
+template <class Out>
+__device__ Out* OutputRow(const DeviceProblem& p, int64_t b, int64_t h,
+                          int64_t row) {
+  return static_cast<Out*>(p.o.data) + b * p.o.batch_stride +
+         h * p.o.head_stride + row * p.o.token_stride;
+}
+
+__device__ inline void StoreLse(const DeviceProblem& p, int64_t b, int64_t h,
+                                int64_t row, float lse) {
+  p.lse.data[b * p.lse.batch_stride + h * p.lse.head_stride + row] = lse;
+}
+
+// Divides what a warp has of 16 * kTiles rows by their sums, which makes O, and
+// gives each row's LSE. Rows that saw nothing, and those from `valid` on, become
+// 0 and -inf.
+template <int kTiles, int kDimTiles>
+__device__ void Finish(OnlineSoftmax<kTiles>& softmax, float c, int valid,
+                       int lane, float (&o)[kTiles][kDimTiles][4],
+                       float (&lse)[kTiles][2]) {
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float l = QuadSum(softmax.l[t][r]);
+      const bool empty = l == 0.0f || 16 * t + lane / 4 + 8 * r >= valid;
+      const float weight = empty ? 0.0f : 1.0f / l;
+      lse[t][r] = empty ? -INFINITY : LogSumExp(softmax.m[t][r] * c, l);
+#pragma unroll
+      for (int d = 0; d < kDimTiles; ++d) {
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; ++i) {
+          // Not by the weight: 0 * NaN, of rows that nobody sees.
+          o[t][d][i] = empty ? 0.0f : o[t][d][i] * weight;
+        }
+      }
+    }
+  }
+}
+
+// Rows [first, end) of a warp's 16 * kTiles, each lane what it holds of them.
+template <class Out, int kTiles, int kDimTiles>
+__device__ void StoreElements(const float (&o)[kTiles][kDimTiles][4], Out* to,
+                              int64_t stride, int first, int end, int dim,
+                              int lane) {
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int row = 16 * t + lane / 4 + 8 * r;
+      if (row < first || row >= end) continue;
+      Out* at = to + row * stride;
+#pragma unroll
+      for (int d = 0; d < kDimTiles; ++d) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int column = 8 * d + 2 * (lane % 4) + i;
+          if (column < dim) at[column] = FromFloat<Out>(o[t][d][2 * r + i]);
+        }
+      }
+    }
+  }
+}
+
+// The same for 16-bit outputs whose rows are aligned: by way of the warp's own
+// rows of `staging`, a tile in shared memory, in pieces of 16 bytes.
+template <class T, int kDim, int kTiles>
+__device__ void StoreRows(const float (&o)[kTiles][kDim / 8][4],
+                          uint32_t staging, T* to, int64_t stride, int first,
+                          int end, int dim, int lane) {
+  using Layout = TileLayout<kDim>;
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int d = 0; d < kDim / 8; ++d) {
+        ptx::StoreShared4(
+            staging + Layout::Offset(16 * t + lane / 4 + 8 * r, d) +
+                4 * (lane % 4),
+            ptx::Pack<T>(o[t][d][2 * r], o[t][d][2 * r + 1]));
+      }
+    }
+  }
+  __syncwarp();
+  constexpr int kAcross = Layout::kChunks;
+#pragma unroll 4
+  for (int i = lane; i < 16 * kTiles * kAcross; i += 32) {
+    const int row = i / kAcross, chunk = i % kAcross;
+    if (row < first || row >= end || 8 * chunk >= dim) continue;
+    const uint4 data = ptx::LoadShared16(staging + Layout::Offset(row, chunk));
+    *reinterpret_cast<uint4*>(to + row * stride + 8 * chunk) = data;
+  }
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_EPILOGUE_CUH_

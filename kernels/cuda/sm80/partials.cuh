@@ -1,0 +1,218 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_PARTIALS_CUH_
+#define ATTND_KERNELS_CUDA_SM80_PARTIALS_CUH_
+
+// Merging the states of warps, and of blocks of threads, that have seen
+// different columns of the same rows: (E19) and (E20) in kernels/README.md, for
+// sums that are not divided yet. A state is (m, l, a): the largest score in
+// units of log2, the sum of 2^(score - m), and that of 2^(score - m) V.
+
+#include <cstdint>
+
+#include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/sm80/config.h"
+#include "kernels/cuda/sm80/epilogue.cuh"
+#include "kernels/cuda/sm80/partials.h"
+#include "kernels/cuda/sm80/softmax.cuh"
+
+namespace attnd::cuda::sm80 {
+
+// What the warps of a block have of its rows, but for a.
+template <int kWarps>
+struct WarpStates {
+  float m[kWarps][kDecodeTile], l[kWarps][kDecodeTile];
+  bool last;  // whether this block is the last of its row's parts
+};
+
+// Floats from one row of a to the next, which spreads them over the banks.
+constexpr int StateStride(int dim) { return dim + 8; }
+
+// How much a state counts whose largest score is `m`, where the largest of all
+// is `most`. Of empty ones nothing.
+__device__ inline float Weight(float m, float most) {
+  return ptx::Exp2(m - (most == -INFINITY ? 0.0f : most));
+}
+
+// Writes a warp's state; `a` is [kDecodeTile, StateStride(kDim)].
+template <int kDim, int kWarps>
+__device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float factor,
+                             const float (&o)[1][kDim / 8][4], int warp,
+                             int lane, float* a, WarpStates<kWarps>& states) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = lane / 4 + 8 * r;
+    const float l = QuadSum(softmax.l[0][r]);
+    if (lane % 4 == 0) {
+      const float m = softmax.m[0][r];
+      states.m[warp][row] = m == -INFINITY ? m : m * factor;
+      states.l[warp][row] = l;
+    }
+#pragma unroll
+    for (int d = 0; d < kDim / 8; ++d) {
+      float* to = a + row * StateStride(kDim) + 8 * d + 2 * (lane % 4);
+      to[0] = o[0][d][2 * r];
+      to[1] = o[0][d][2 * r + 1];
+    }
+  }
+}
+
+// The partial results of a tile's rows in the launch's scratch: for each row and
+// part a record of m, l and a.
+class Partials {
+ public:
+  __device__ Partials(const LaunchParams& params, const TileRun& run,
+                      int64_t tile, int dim)
+      : splits_(run.splits), stride_(RecordFloats(dim)) {
+    const int64_t first =
+        run.first_record + tile / run.splits * run.splits * kDecodeTile;
+    records_ = params.scratch + first * stride_;
+    counter_ = params.counters + first / kDecodeTile;
+  }
+
+  __device__ float* Record(int row, int split) const {
+    return records_ + (static_cast<int64_t>(row) * splits_ + split) * stride_;
+  }
+  // Whether all other parts have been here. The counter is 0 again then.
+  __device__ bool IsLast(int splits) const {
+    return atomicInc(counter_, splits - 1) == splits - 1;
+  }
+
+ private:
+  const int splits_, stride_;
+  float* records_;
+  uint32_t* counter_;
+};
+
+// Stores column `d` of a row of O.
+__device__ inline void StoreO(const DeviceProblem& p, int64_t b, int64_t h,
+                              int64_t row, int d, float x) {
+  switch (p.o.dtype) {
+    case DType::kF32:
+      OutputRow<float>(p, b, h, row)[d] = x;
+      break;
+    case DType::kF16:
+      OutputRow<__half>(p, b, h, row)[d] = FromFloat<__half>(x);
+      break;
+    case DType::kBF16:
+      OutputRow<__nv_bfloat16>(p, b, h, row)[d] = FromFloat<__nv_bfloat16>(x);
+      break;
+  }
+}
+
+// Stores a row of O and LSE from a state whose a is spread over a warp: lane t
+// has columns t, t + 32, ...
+template <int kDim, class Tile>
+__device__ void StoreRow(const Tile& tile, int r, float m, float l,
+                         const float (&a)[kDim / 32], int lane) {
+  const Sequence& sequence = tile.sequence;
+  const DeviceProblem& p = *sequence.problem;
+  const int64_t row = tile.Row(r), head = tile.Head(r);
+  const bool empty = l == 0.0f;
+  if (p.lse.data != nullptr && lane == 0) {
+    StoreLse(p, sequence.b, head, row, LogSumExp(m, l));
+  }
+  if (p.o.data == nullptr) return;
+  const float weight = 1.0f / l;
+#pragma unroll
+  for (int i = 0; i < kDim / 32; ++i) {
+    const int d = lane + 32 * i;
+    if (d < p.value_dim) {
+      StoreO(p, sequence.b, head, row, d, empty ? 0.0f : a[i] * weight);
+    }
+  }
+}
+
+// Merges the warps' states of row r.
+template <int kDim, int kWarps>
+__device__ void MergeWarps(const WarpStates<kWarps>& states,
+                           const std::byte* memory, int bytes_of_a_warp, int r,
+                           int lane, float& m, float& l,
+                           float (&a)[kDim / 32]) {
+  m = -INFINITY;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) m = fmaxf(m, states.m[w][r]);
+  l = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kDim / 32; ++i) a[i] = 0.0f;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    const float weight = Weight(states.m[w][r], m);
+    const auto* of =
+        reinterpret_cast<const float*>(memory + w * bytes_of_a_warp) +
+        r * StateStride(kDim) + lane;
+    l = fmaf(weight, states.l[w][r], l);
+#pragma unroll
+    for (int i = 0; i < kDim / 32; ++i) {
+      a[i] = fmaf(weight, of[32 * i], a[i]);
+    }
+  }
+}
+
+// Merges the parts of row r, one after another.
+template <int kDim>
+__device__ void MergeParts(const Partials& partials, int splits, int r,
+                           int lane, float& m, float& l,
+                           float (&a)[kDim / 32]) {
+  m = -INFINITY;
+  for (int s = lane; s < splits; s += 32) {
+    m = fmaxf(m, __ldcg(partials.Record(r, s)));
+  }
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, step));
+  }
+  l = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kDim / 32; ++i) a[i] = 0.0f;
+#pragma unroll 8
+  for (int s = 0; s < splits; ++s) {
+    const float* record = partials.Record(r, s);
+    const float weight = Weight(__ldcg(record), m);
+    l = fmaf(weight, __ldcg(record + 1), l);
+#pragma unroll
+    for (int i = 0; i < kDim / 32; ++i) {
+      a[i] = fmaf(weight, __ldcg(record + kRecordA + lane + 32 * i), a[i]);
+    }
+  }
+}
+
+// Merges what the warps of a block have, each at `memory` + bytes_of_a_warp
+// times its number, with what the blocks of the other parts have.
+template <class Config, class Tile, int kWarps>
+__device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
+                              int bytes_of_a_warp, WarpStates<kWarps>& states,
+                              const Partials& partials) {
+  constexpr int kDim = Config::kDim;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  float m, l, a[kDim / 32];
+  for (int r = warp; r < tile.stored; r += kWarps) {
+    MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, m, l, a);
+    if (tile.splits == 1) {
+      StoreRow<kDim>(tile, r, m, l, a, lane);
+    } else if (r < tile.valid) {
+      float* record = partials.Record(r, tile.split);
+      if (lane == 0) record[0] = m;
+      if (lane == 1) record[1] = l;
+#pragma unroll
+      for (int i = 0; i < kDim / 32; ++i) record[kRecordA + lane + 32 * i] = a[i];
+    }
+  }
+  if (tile.splits == 1) return;
+  __threadfence();
+  __syncthreads();  // the block's records are written
+  if (threadIdx.x == 0) states.last = partials.IsLast(tile.splits);
+  __syncthreads();  // all know who is last
+  if (!states.last) return;
+  __threadfence();
+  for (int r = warp; r < tile.stored; r += kWarps) {
+    m = -INFINITY;
+    l = 0.0f;
+    if (r < tile.valid) {
+      MergeParts<kDim>(partials, tile.splits, r, lane, m, l, a);
+    }
+    StoreRow<kDim>(tile, r, m, l, a, lane);
+  }
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_PARTIALS_CUH_

@@ -1,0 +1,90 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_SOFTMAX_CUH_
+#define ATTND_KERNELS_CUDA_SM80_SOFTMAX_CUH_
+
+// The online softmax, (E8) and (E9) in kernels/README.md, over accumulators as
+// mma leaves them: a lane holds rows lane/4 and lane/4 + 8 of every 16, at two
+// of each eight columns; the four lanes of a row sum up at the end only.
+//
+// Scores are in units of log2: P = 2^(c s - m), where c is 1 if the scores have
+// been scaled already.
+
+#include <cmath>
+
+#include "kernels/cuda/ptx.cuh"
+
+namespace attnd::cuda::sm80 {
+
+// The larger of the values that the four lanes of a row hold.
+__device__ inline float QuadMax(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
+}
+__device__ inline float QuadSum(float x) {
+  x += __shfl_xor_sync(0xffffffff, x, 1);
+  return x + __shfl_xor_sync(0xffffffff, x, 2);
+}
+
+// The state of 16 * kTiles rows of a warp.
+template <int kTiles>
+struct OnlineSoftmax {
+  float m[kTiles][2];  // the largest score so far, not scaled; -inf: none
+  float l[kTiles][2];  // this lane's part of the sum
+
+  __device__ OnlineSoftmax() {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      for (int r = 0; r < 2; ++r) {
+        m[t][r] = -INFINITY;
+        l[t][r] = 0.0f;
+      }
+    }
+  }
+
+  // Scores of 8 * kN columns become P; what `o` has so far is brought to the
+  // new maximum.
+  template <int kN, int kDimTiles>
+  __device__ void Update(float (&s)[kTiles][kN][4],
+                         float (&o)[kTiles][kDimTiles][4], float c) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float top = m[t][r];
+#pragma unroll
+        for (int n = 0; n < kN; ++n) {
+          top = fmaxf(top, fmaxf(s[t][n][2 * r], s[t][n][2 * r + 1]));
+        }
+        top = QuadMax(top);
+        // A row that has seen nothing: -inf + inf would be NaN.
+        const float base = top == -INFINITY ? 0.0f : top * c;
+        const float shrink = ptx::Exp2(m[t][r] * c - base);
+        m[t][r] = top;
+        float sum = 0.0f;
+#pragma unroll
+        for (int n = 0; n < kN; ++n) {
+#pragma unroll
+          for (int i = 2 * r; i < 2 * r + 2; ++i) {
+            s[t][n][i] = ptx::Exp2(fmaf(s[t][n][i], c, -base));
+            sum += s[t][n][i];
+          }
+        }
+        l[t][r] = l[t][r] * shrink + sum;
+#pragma unroll
+        for (int d = 0; d < kDimTiles; ++d) {
+          o[t][d][2 * r] *= shrink;
+          o[t][d][2 * r + 1] *= shrink;
+        }
+      }
+    }
+  }
+};
+
+// (E7), from a maximum in units of log2. A row that saw nothing has l = 0.
+__device__ inline float LogSumExp(float m_log2, float l) {
+  constexpr float kLn2 = 0.693147180559945309f;
+  return l == 0.0f ? -INFINITY : fmaf(m_log2, kLn2, logf(l));
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_SOFTMAX_CUH_

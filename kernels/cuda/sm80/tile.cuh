@@ -1,0 +1,96 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_TILE_CUH_
+#define ATTND_KERNELS_CUDA_SM80_TILE_CUH_
+
+// Tiles of 16-bit elements in shared memory: [rows, kDim], every row padded to
+// whole lines of 128 bytes, whose eight 16-byte chunks are permuted by the row,
+// so that neither cp.async nor ldmatrix meets a bank conflict.
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cuda/ptx.cuh"
+
+namespace attnd::cuda::sm80 {
+
+template <int kDim>
+struct TileLayout {
+  static_assert(kDim % 16 == 0);
+  static constexpr int kChunks = kDim / 8;  // of 16 bytes, that hold elements
+  static constexpr int kRowBytes = (kDim + 63) / 64 * 128;
+
+  static constexpr int Bytes(int rows) { return rows * kRowBytes; }
+  // Bytes from the start of the tile.
+  __device__ static int Offset(int row, int chunk) {
+    return row * kRowBytes + ((chunk ^ (row & 7)) << 4);
+  }
+  // The address `chunks` further in the row of an `address` that Offset gave
+  // for chunk 0 or 1, in a tile aligned to 128 bytes; `chunks` is even. It costs
+  // one instruction at most.
+  __device__ static uint32_t Step(uint32_t address, int chunks) {
+    return (address ^ ((chunks & 7) << 4)) + ((chunks >> 3) << 7);
+  }
+};
+
+// Whether rows of T that start at `data` and lie `stride` elements apart can be
+// read and written 16 bytes at a time.
+template <class T>
+__device__ bool IsAligned(const T* data, int64_t stride) {
+  return ((reinterpret_cast<uintptr_t>(data) |
+           static_cast<uintptr_t>(stride * sizeof(T))) &
+          15) == 0;
+}
+
+// Eight elements of which the first `count` are read, the others 0.
+template <class T>
+__device__ uint4 LoadChunkSlowly(const T* from, int count) {
+  alignas(16) uint16_t elements[8] = {};
+  const uint16_t* bits = reinterpret_cast<const uint16_t*>(from);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    if (i < count) elements[i] = bits[i];
+  }
+  uint4 chunk;
+  memcpy(&chunk, elements, 16);
+  return chunk;
+}
+
+// Starts copying rows [0, kRows) of `dim` elements to a tile; rows from `valid`
+// on, and columns from `dim` on, become 0. `thread` is one of kThreads that do
+// so together. To be committed and waited for as cp.async.
+template <int kDim, int kRows, int kThreads, class T>
+__device__ void LoadTile(uint32_t tile, const T* from, int64_t stride,
+                         int valid, int dim, int thread) {
+  using Layout = TileLayout<kDim>;
+  // Threads of a row: a power of two, so that each keeps to its chunk.
+  constexpr int kAcross = kDim <= 32    ? 4
+                          : kDim <= 64  ? 8
+                          : kDim <= 128 ? 16
+                                        : 32;
+  constexpr int kStep = kThreads / kAcross;  // rows
+  static_assert(kThreads % kAcross == 0);
+  const int chunk = thread % kAcross;
+  if (chunk >= Layout::kChunks) return;
+  const int first = thread / kAcross;
+  const int count = min(max(dim - 8 * chunk, 0), 8);
+  if (IsAligned(from, stride)) {
+    const T* source = from + first * stride + 8 * chunk;
+#pragma unroll
+    for (int row = first; row < kRows; row += kStep) {
+      const bool inside = row < valid && count > 0;
+      ptx::CpAsync16(tile + Layout::Offset(row, chunk), inside ? source : from,
+                     inside ? 2 * count : 0);
+      source += kStep * stride;
+    }
+  } else {
+#pragma unroll 1
+    for (int row = first; row < kRows; row += kStep) {
+      const uint4 data = LoadChunkSlowly(from + row * stride + 8 * chunk,
+                                         row < valid ? count : 0);
+      ptx::StoreShared16(tile + Layout::Offset(row, chunk), data);
+    }
+  }
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_TILE_CUH_
