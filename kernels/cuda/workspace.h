@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -40,6 +41,10 @@ class Workspace {
   // `count` counters, 0 to begin with. Whoever uses them leaves them 0.
   absl::StatusOr<uint32_t*> Counters(int64_t count);
 
+  // What a library keeps for this stream, made by whoever needs it first; freed
+  // with the workspace.
+  std::shared_ptr<void>& library() { return library_; }
+
   // Everything enqueued so far is over.
   void Recycle();
 
@@ -57,6 +62,7 @@ class Workspace {
   Buffer descriptors_, scratch_, counters_;
   std::list<Buffer> pinned_;  // the last one is being filled
   int64_t pinned_used_ = 0;   // of the last one
+  std::shared_ptr<void> library_;
 };
 
 }  // namespace attnd::cuda

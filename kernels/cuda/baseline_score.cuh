@@ -1,0 +1,50 @@
+#ifndef ATTND_KERNELS_CUDA_BASELINE_SCORE_CUH_
+#define ATTND_KERNELS_CUDA_BASELINE_SCORE_CUH_
+
+// (E1) and (E2) of kernels/README.md as the reference has them, in natural
+// units; for the baselines.
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/element.cuh"
+
+namespace attnd::cuda {
+
+inline constexpr float kMinusInfinity = -INFINITY;
+
+// The larger one, or NaN: a NaN score must not look like an empty row.
+__device__ inline float MaxOrNan(float a, float b) {
+  return a != a || b <= a ? a : b;
+}
+
+// From products q . k of one sequence and q head to scores.
+class Scores {
+ public:
+  __device__ Scores(const DeviceProblem& problem, int64_t b, int64_t h)
+      : problem_(problem),
+        bias_(b * problem.bias.batch_stride + h * problem.bias.head_stride) {}
+
+  // Of row i and a column of all segments' tokens, padding included.
+  __device__ float operator()(float dot, int64_t i, int64_t column) const {
+    float x = problem_.scale * dot;  // (E1)
+    // Any finite scale is allowed: a product out of range saturates.
+    if (isinf(x) && isfinite(dot)) x = copysignf(FLT_MAX, x);
+    if (problem_.softcap != 0.0f)  // (E2)
+      x = problem_.softcap * tanhf(x / problem_.softcap);
+    const BiasView& bias = problem_.bias;
+    if (bias.data != nullptr)
+      x += LoadAny(bias.data, bias.dtype, bias_ + i * bias.row_stride + column);
+    return x;
+  }
+
+ private:
+  const DeviceProblem& problem_;
+  const int64_t bias_;  // of row 0
+};
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_BASELINE_SCORE_CUH_

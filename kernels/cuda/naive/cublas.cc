@@ -1,0 +1,173 @@
+#include "kernels/cuda/naive/cublas.h"
+
+#include <dlfcn.h>
+#include <library_types.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/status.h"
+
+namespace attnd::cuda {
+namespace {
+
+// What cublas_api.h declares, as far as it is used here: the same in versions
+// 11 to 13.
+using Handle = void*;
+constexpr int kSuccess = 0;
+constexpr int kAllocFailed = 3;
+constexpr int kOpN = 0, kOpT = 1;
+constexpr int kCompute32F = 68, kCompute32FPedantic = 69;
+constexpr int kGemmDefault = -1;
+// Parts of a sum are added in f32 even where C is narrower.
+constexpr int kMathMode = 16;
+
+struct Api {
+  int (*create)(Handle*) = nullptr;
+  int (*destroy)(Handle) = nullptr;
+  int (*set_stream)(Handle, cudaStream_t) = nullptr;
+  int (*set_workspace)(Handle, void*, size_t) = nullptr;
+  int (*set_math_mode)(Handle, int) = nullptr;
+  int (*gemm)(Handle, int op_a, int op_b, int m, int n, int k,
+              const void* alpha, const void* a, cudaDataType a_type, int lda,
+              long long stride_a, const void* b, cudaDataType b_type, int ldb,
+              long long stride_b, const void* beta, void* c,
+              cudaDataType c_type, int ldc, long long stride_c, int count,
+              int compute_type, int algo) = nullptr;
+};
+
+// As much as NVIDIA advises for Hopper, the most of all.
+constexpr int64_t kMemoryBytes = int64_t{32} << 20;
+
+template <class Function>
+bool Find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  return function != nullptr;
+}
+
+// Null if there is no library, or one that lacks something.
+const Api* Load() {
+  static const Api* const api = []() -> const Api* {
+    void* library = nullptr;
+    for (const char* name :
+         {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}) {
+      if (library == nullptr) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library == nullptr) return nullptr;
+    static Api found;
+    const bool complete =
+        Find(library, "cublasCreate_v2", found.create) &&
+        Find(library, "cublasDestroy_v2", found.destroy) &&
+        Find(library, "cublasSetStream_v2", found.set_stream) &&
+        Find(library, "cublasSetWorkspace_v2", found.set_workspace) &&
+        Find(library, "cublasSetMathMode", found.set_math_mode) &&
+        Find(library, "cublasGemmStridedBatchedEx", found.gemm);
+    return complete ? &found : nullptr;
+  }();
+  return api;
+}
+
+absl::Status ToStatus(int error, const char* what) {
+  if (error == kSuccess) return absl::OkStatus();
+  const std::string message = absl::StrCat(what, ": cuBLAS status ", error);
+  return error == kAllocFailed ? absl::ResourceExhaustedError(message)
+                               : absl::InternalError(message);
+}
+
+cudaDataType ToCudaType(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return CUDA_R_32F;
+    case DType::kF16:
+      return CUDA_R_16F;
+    case DType::kBF16:
+      return CUDA_R_16BF;
+  }
+  return CUDA_R_32F;
+}
+
+template <class Void>
+Void* Offset(Void* data, DType dtype, int64_t elements) {
+  using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
+  return static_cast<Byte*>(data) + elements * SizeOf(dtype);
+}
+
+}  // namespace
+
+bool Cublas::IsPresent() { return Load() != nullptr; }
+
+absl::StatusOr<Cublas*> Cublas::Of(Workspace& workspace) {
+  std::shared_ptr<void>& kept = workspace.library();
+  if (kept == nullptr) {
+    std::shared_ptr<Cublas> cublas(new Cublas(workspace.stream()));
+    if (absl::Status status = cublas->Create(); !status.ok()) return status;
+    kept = std::move(cublas);
+  }
+  return static_cast<Cublas*>(kept.get());
+}
+
+// The order matters: choosing a stream takes away the workspace.
+absl::Status Cublas::Create() {
+  const Api& api = *Load();
+  absl::Status status = attnd::cuda::ToStatus(
+      cudaMalloc(&memory_, kMemoryBytes), "memory for cuBLAS");
+  if (status.ok()) status = ToStatus(api.create(&handle_), "cublasCreate");
+  if (status.ok())
+    status = ToStatus(api.set_stream(handle_, stream_), "cublasSetStream");
+  if (status.ok())
+    status = ToStatus(api.set_workspace(handle_, memory_, kMemoryBytes),
+                      "cublasSetWorkspace");
+  if (status.ok())
+    status =
+        ToStatus(api.set_math_mode(handle_, kMathMode), "cublasSetMathMode");
+  return status;
+}
+
+Cublas::~Cublas() {
+  if (handle_ != nullptr) Load()->destroy(handle_);
+  cudaFree(memory_);
+}
+
+bool Cublas::Takes(const Product& p) {
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  const int64_t b_columns = p.b_transposed ? p.k : p.n;
+  return std::max({p.m, p.n, p.k, p.lda, p.ldb, p.ldc}) <= kMost &&
+         p.lda >= p.k && p.ldb >= b_columns && p.ldc >= p.n &&
+         Fold(p).repeats[2].count <= kMost;
+}
+
+// cuBLAS has columns where we have rows: it is asked for C^T = B^T A^T.
+absl::Status Cublas::Enqueue(const Product& product, int& launches) {
+  const Product p = Fold(product);
+  const float one = 1.0f;
+  const float beta = p.accumulate ? 1.0f : 0.0f;
+  const cudaDataType type = ToCudaType(p.dtype);
+  const int compute =
+      p.dtype == DType::kF32 ? kCompute32FPedantic : kCompute32F;
+  const Repeat& inner = p.repeats[2];
+  for (int64_t i = 0; i < p.repeats[0].count; ++i) {
+    for (int64_t j = 0; j < p.repeats[1].count; ++j) {
+      const auto at = [&](int64_t Repeat::*stride) {
+        return i * p.repeats[0].*stride + j * p.repeats[1].*stride;
+      };
+      const int error = Load()->gemm(
+          handle_, p.b_transposed ? kOpT : kOpN, kOpN, static_cast<int>(p.n),
+          static_cast<int>(p.m), static_cast<int>(p.k), &one,
+          Offset(p.b, p.dtype, at(&Repeat::b)), type, static_cast<int>(p.ldb),
+          inner.b, Offset(p.a, p.dtype, at(&Repeat::a)), type,
+          static_cast<int>(p.lda), inner.a, &beta,
+          Offset(p.c, p.c_dtype, at(&Repeat::c)), ToCudaType(p.c_dtype),
+          static_cast<int>(p.ldc), inner.c, static_cast<int>(inner.count),
+          compute, kGemmDefault);
+      if (absl::Status s = ToStatus(error, "cublasGemmStridedBatchedEx");
+          !s.ok())
+        return s;
+      ++launches;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attnd::cuda
