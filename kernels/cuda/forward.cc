@@ -1,5 +1,8 @@
 #include "kernels/cuda/forward.h"
 
+#include "kernels/cuda/flash_attention_1/flash_attention_1.h"
+#include "kernels/cuda/naive/cublas.h"
+#include "kernels/cuda/naive/naive.h"
 #include "kernels/cuda/sm80/forward.h"
 
 namespace attnd::cuda {
@@ -12,8 +15,10 @@ absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
     case Algorithm::kFlashAttention2:
       return sm80::EnqueueForward(group, workspace);
     case Algorithm::kNaive:
-    case Algorithm::kOnlineSoftmax:
+      return EnqueueNaive(group, workspace);
     case Algorithm::kFlashAttention1:
+      return EnqueueFlashAttention1(group, workspace);
+    case Algorithm::kOnlineSoftmax:
       break;
   }
   return absl::UnimplementedError("no kernel for this algorithm on a GPU");
@@ -23,20 +28,31 @@ absl::Status SupportsForward(const Problem&, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:
-      return absl::OkStatus();
     case Algorithm::kNaive:
-    case Algorithm::kOnlineSoftmax:
     case Algorithm::kFlashAttention1:
+      return absl::OkStatus();
+    case Algorithm::kOnlineSoftmax:
       break;
   }
   return absl::UnimplementedError("no kernel for this algorithm on a GPU");
 }
 
-KernelInfo ForwardKernel(const Problem& problem, Algorithm) {
+KernelInfo ForwardKernel(const Problem& problem, Algorithm algorithm) {
+  if (algorithm == Algorithm::kNaive) {
+    return {algorithm,
+            Cublas::IsPresent() ? "cuda/naive/cublas" : "cuda/naive/tiled"};
+  }
+  if (algorithm == Algorithm::kFlashAttention1) {
+    return {algorithm, "cuda/flash_attention_1"};
+  }
   return sm80::ForwardKernel(problem);
 }
 
-int64_t ForwardScratchBytes(const Problem& problem, Algorithm) {
+int64_t ForwardScratchBytes(const Problem& problem, Algorithm algorithm) {
+  if (algorithm == Algorithm::kNaive) return NaiveScratchBytes(problem);
+  if (algorithm == Algorithm::kFlashAttention1) {
+    return FlashAttention1ScratchBytes(problem);
+  }
   return sm80::ForwardScratchBytes(problem);
 }
 

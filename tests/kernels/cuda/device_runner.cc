@@ -65,6 +65,14 @@ absl::StatusOr<LaunchCounts> DeviceRunner::Forward(
 
 absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(
     const Groups& groups, Algorithm algorithm) {
+  return ForwardEach(groups, [algorithm](absl::Span<const ForwardArgs> group,
+                                         cuda::Workspace& workspace) {
+    return cuda::EnqueueForward(group, algorithm, workspace);
+  });
+}
+
+absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(
+    const Groups& groups, const Enqueue& enqueue) {
   std::vector<ForwardArgs> all;
   for (const auto& group : groups) {
     all.insert(all.end(), group.begin(), group.end());
@@ -82,9 +90,8 @@ absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(
   std::vector<LaunchCounts> counts;
   size_t first = 0;
   for (const auto& group : groups) {
-    auto enqueued = cuda::EnqueueForward(
-        absl::MakeConstSpan(rebound).subspan(first, group.size()), algorithm,
-        *workspace_);
+    auto enqueued = enqueue(
+        absl::MakeConstSpan(rebound).subspan(first, group.size()), *workspace_);
     if (!enqueued.ok()) {
       Wait().IgnoreError();  // what was enqueued reads the image
       return enqueued.status();

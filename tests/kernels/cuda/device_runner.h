@@ -6,6 +6,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -41,6 +42,12 @@ class DeviceRunner {
   using Groups = std::vector<std::vector<ForwardArgs>>;
   absl::StatusOr<std::vector<cuda::LaunchCounts>> ForwardEach(
       const Groups& groups, Algorithm algorithm = Algorithm::kAuto);
+
+  // The same through another function than EnqueueForward.
+  using Enqueue = std::function<absl::StatusOr<cuda::LaunchCounts>(
+      absl::Span<const ForwardArgs>, cuda::Workspace&)>;
+  absl::StatusOr<std::vector<cuda::LaunchCounts>> ForwardEach(
+      const Groups& groups, const Enqueue& enqueue);
 
   cuda::Workspace& workspace() { return *workspace_; }
 
