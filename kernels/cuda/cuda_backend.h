@@ -19,6 +19,8 @@ struct CudaOptions {
   std::vector<int> devices;
   // Device memory that each keeps from one batch to the next.
   int64_t retained_bytes = int64_t{4} << 30;
+  // Pinned host memory of freed results that each keeps for the next ones.
+  int64_t retained_pinned_bytes = int64_t{1} << 30;
 
   // INVALID_ARGUMENT naming the option.
   absl::Status Validate() const;
@@ -31,9 +33,10 @@ int CudaDeviceCount();
 // One backend per GPU, in order. NOT_FOUND when there is none, or one that
 // `options` names is not there or older than compute capability 8.0.
 //
-// Inputs go through pinned staging memory, in pieces; outputs come straight
-// into host_memory(), which is pinned. Every call of a stream only enqueues,
-// but for copies into staging memory.
+// Inputs go through a few MiB of pinned staging memory per stream; outputs come
+// straight into host_memory(), which is pinned. Every call of a stream only
+// enqueues, but for the copy into staging memory. Forward alone so far; see
+// README.md.
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCudaBackends(
     const CudaOptions& options);
 

@@ -1,0 +1,130 @@
+#include "kernels/cuda/cuda_backend.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/forward.h"
+#include "kernels/cuda/pinned_memory.h"
+#include "kernels/reference/reference.h"
+
+namespace attnd {
+namespace {
+
+class CudaBackend : public Backend {
+ public:
+  CudaBackend(DeviceInfo device, int64_t retained_pinned_bytes)
+      : device_(std::move(device)),
+        host_memory_(std::make_shared<cuda::PinnedMemory>(
+            device_.index, retained_pinned_bytes)) {}
+
+  const DeviceInfo& device() const override { return device_; }
+  std::shared_ptr<HostMemory> host_memory() override { return host_memory_; }
+
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
+    return cuda::CudaStream::Create(device_.index);
+  }
+
+  absl::Status Supports(Op op, const Problem& problem,
+                        const GroupOptions& options) const override {
+    if (op == Op::kBackward) {
+      return absl::UnimplementedError("no kernel for backward on cuda yet");
+    }
+    return cuda::SupportsForward(problem, options.algorithm);
+  }
+
+  KernelInfo Kernel(Op, const Problem& problem,
+                    const GroupOptions& options) const override {
+    return cuda::ForwardKernel(problem, options.algorithm);
+  }
+
+  int64_t ScratchBytes(Op op, const Problem& problem,
+                       const GroupOptions& options) const override {
+    if (op == Op::kBackward) return 0;
+    return cuda::ForwardScratchBytes(problem, options.algorithm);
+  }
+
+  double CostFlops(Op op, const Problem& problem,
+                   const GroupOptions& options) const override {
+    return Slowdown(options.algorithm) *
+           reference::VisitedFlops(op, problem, options.algorithm);
+  }
+
+ private:
+  // How much longer than the fused kernels an algorithm takes for a pair that
+  // it visits, roughly: the papers' own figures.
+  static double Slowdown(Algorithm algorithm) {
+    switch (algorithm) {
+      case Algorithm::kAuto:
+      case Algorithm::kFlashAttention2:
+        return 1;
+      case Algorithm::kNaive:
+        return 8;
+      case Algorithm::kOnlineSoftmax:
+      case Algorithm::kFlashAttention1:
+        return 20;
+    }
+    return 1;
+  }
+
+  const DeviceInfo device_;
+  const std::shared_ptr<cuda::PinnedMemory> host_memory_;
+};
+
+// Which devices `options` ask for.
+absl::StatusOr<std::vector<int>> Chosen(const CudaOptions& options) {
+  if (!options.devices.empty()) return options.devices;
+  absl::StatusOr<std::vector<int>> usable = cuda::UsableDevices();
+  if (usable.ok() && usable->empty()) {
+    return absl::NotFoundError(
+        "no GPU of compute capability 8.0 or later is here");
+  }
+  return usable;
+}
+
+}  // namespace
+
+absl::Status CudaOptions::Validate() const {
+  for (auto at = devices.begin(); at != devices.end(); ++at) {
+    if (*at < 0) {
+      return absl::InvalidArgumentError("devices: must not be negative");
+    }
+    if (std::find(devices.begin(), at, *at) != at) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("devices: ", *at, " is there twice"));
+    }
+  }
+  if (retained_bytes < 0) {
+    return absl::InvalidArgumentError("retained_bytes: must not be negative");
+  }
+  if (retained_pinned_bytes < 0) {
+    return absl::InvalidArgumentError(
+        "retained_pinned_bytes: must not be negative");
+  }
+  return absl::OkStatus();
+}
+
+int CudaDeviceCount() {
+  const absl::StatusOr<std::vector<int>> usable = cuda::UsableDevices();
+  return usable.ok() ? static_cast<int>(usable->size()) : 0;
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCudaBackends(
+    const CudaOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
+  absl::StatusOr<std::vector<int>> chosen = Chosen(options);
+  if (!chosen.ok()) return chosen.status();
+  std::vector<std::unique_ptr<Backend>> backends;
+  for (int index : *chosen) {
+    absl::StatusOr<DeviceInfo> device =
+        cuda::OpenDevice(index, options.retained_bytes);
+    if (!device.ok()) return device.status();
+    backends.push_back(std::make_unique<CudaBackend>(
+        *std::move(device), options.retained_pinned_bytes));
+  }
+  return backends;
+}
+
+}  // namespace attnd

@@ -1,0 +1,70 @@
+#ifndef ATTND_KERNELS_CUDA_CUDA_STREAM_H_
+#define ATTND_KERNELS_CUDA_CUDA_STREAM_H_
+
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/device_arena.h"
+#include "kernels/cuda/phase_clock.h"
+#include "kernels/cuda/staging.h"
+#include "kernels/cuda/workspace.h"
+
+namespace attnd::cuda {
+
+// A CUDA stream with what its batches need: staging, tensors, workspace and a
+// clock. Every call may come from another thread, one at a time, and leaves the
+// stream's device current there.
+//
+// No memory is RESOURCE_EXHAUSTED from Allocate, MapOutput and Forward, and the
+// stream goes on. Any other error is INTERNAL: the device is broken.
+class CudaStream : public Stream {
+ public:
+  // RESOURCE_EXHAUSTED: no memory; INTERNAL: the device is broken.
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(int device);
+  // Waits for all that was enqueued, or for the device to have given it up:
+  // until then it may read and write what the stream owns.
+  ~CudaStream() override;
+
+  absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
+  absl::StatusOr<std::byte*> MapOutput(HostSpan host) override;
+  absl::Status Upload(absl::Span<const ConstHostSpan> from,
+                      std::byte* to) override;
+  absl::Status Forward(absl::Span<const ForwardArgs> group,
+                       const GroupOptions& options) override;
+  absl::Status Backward(absl::Span<const BackwardArgs> group,
+                        const GroupOptions& options) override;
+  absl::Status Download(const std::byte* from, HostSpan to) override;
+  absl::StatusOr<PhaseTimes> Wait() override;
+  void Reset() override;
+
+ private:
+  // Gone last: everything else frees on it.
+  class Handle {
+   public:
+    explicit Handle(cudaStream_t stream) : stream_(stream) {}
+    ~Handle() { cudaStreamDestroy(stream_); }
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
+    cudaStream_t get() const { return stream_; }
+
+   private:
+    const cudaStream_t stream_;
+  };
+
+  CudaStream(int device, cudaStream_t stream);
+  // What has been gathered for upload goes first, then `phase` begins.
+  absl::Status Enter(PhaseClock::Phase phase);
+
+  const int device_;
+  const Handle stream_;
+  std::unique_ptr<Staging> staging_;
+  DeviceArena inputs_, outputs_;  // each contiguous: see Staging::Copy
+  Workspace workspace_;
+  PhaseClock clock_;
+};
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_CUDA_STREAM_H_

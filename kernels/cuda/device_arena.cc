@@ -1,0 +1,54 @@
+#include "kernels/cuda/device_arena.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/status.h"
+
+namespace attnd::cuda {
+namespace {
+
+// What small tensors share.
+constexpr int64_t kChunkBytes = int64_t{1} << 20;
+// Beyond any device; keeps sums from overflowing.
+constexpr int64_t kMostBytes = std::numeric_limits<int64_t>::max() / 2;
+
+}  // namespace
+
+absl::StatusOr<std::byte*> DeviceArena::Allocate(int64_t bytes) {
+  if (bytes > kMostBytes) {
+    return absl::ResourceExhaustedError("more than any device has");
+  }
+  bytes = std::max<int64_t>(bytes, 1);
+  bytes = (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+  if (bytes > left_) {
+    const int64_t chunk = std::max(bytes, kChunkBytes);
+    void* memory = nullptr;
+    absl::Status status =
+        ToStatus(cudaMallocAsync(&memory, chunk, stream_),
+                 absl::StrCat(chunk, " bytes of device memory"));
+    if (!status.ok()) return status;
+    chunks_.push_back(memory);
+    // A large tensor has a chunk to itself: the rest of the last one stays.
+    if (bytes >= kChunkBytes) return static_cast<std::byte*>(memory);
+    next_ = static_cast<std::byte*>(memory);
+    left_ = chunk;
+  }
+  std::byte* memory = next_;
+  next_ += bytes;
+  left_ -= bytes;
+  return memory;
+}
+
+void DeviceArena::Reset() {
+  for (void* chunk : chunks_) {
+    ToStatus(cudaFreeAsync(chunk, stream_), "freeing").IgnoreError();
+  }
+  chunks_.clear();
+  next_ = nullptr;
+  left_ = 0;
+}
+
+}  // namespace attnd::cuda
