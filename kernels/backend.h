@@ -14,8 +14,10 @@
 //
 // A device that shares the host's memory maps outputs to themselves, and its
 // Download does nothing. Every call may only enqueue; errors of enqueued work
-// surface in Wait. A status from any call but Allocate and MapOutput
-// (RESOURCE_EXHAUSTED: no memory now) means that the device is broken.
+// surface in Wait. RESOURCE_EXHAUSTED from Allocate, MapOutput, Forward and
+// Backward: no memory now, and nothing was enqueued; fewer problems at once may
+// fit. Any other error, and any from another call, means that the device is
+// broken.
 
 #include <cstddef>
 #include <cstdint>

@@ -83,13 +83,15 @@ GroupRun::GroupRun(const Backend& backend, Stream& stream, OutputPool& pool,
 }
 
 absl::Status GroupRun::Execute() {
+  absl::Status status;
   for (Member& member : members_) {
-    if (absl::Status status = Load(member); !status.ok()) return status;
+    if (status = Load(member); !status.ok()) return status;
     if (member.state == State::kLoaded) ++loaded_;
   }
   if (loaded_ == 0 && !enqueued_) return absl::OkStatus();
-  if (absl::Status status = Launch(); !status.ok()) return status;
-  if (absl::Status status = Download(); !status.ok()) return status;
+  status = Launch(absl::MakeSpan(members_));
+  if (!status.ok()) return status;
+  if (status = Download(); !status.ok()) return status;
   absl::StatusOr<PhaseTimes> times = stream_.Wait();
   if (!times.ok()) return times.status();
   times_ = *times;
@@ -187,10 +189,27 @@ void GroupRun::Bind(Member& member) {
   }
 }
 
-absl::Status GroupRun::Launch() {
+// Half of them at a time when there is no memory to run all of them at once:
+// their inputs are on the device, and nowhere else any more. Fails only when
+// the device is broken.
+absl::Status GroupRun::Launch(absl::Span<Member> members) {
+  absl::Status status = Enqueue(members);
+  if (!absl::IsResourceExhausted(status)) return status;
+  if (members.size() > 1) {
+    const size_t half = members.size() / 2;
+    status = Launch(members.first(half));
+    return status.ok() ? Launch(members.subspan(half)) : status;
+  }
+  members.front().state = State::kFailed;
+  members.front().failure = std::move(status);
+  --loaded_;
+  return absl::OkStatus();
+}
+
+absl::Status GroupRun::Enqueue(absl::Span<const Member> members) {
   std::vector<ForwardArgs> forward;
   std::vector<BackwardArgs> backward;
-  for (const Member& member : members_) {
+  for (const Member& member : members) {
     if (member.bound == nullptr) continue;
     forward.insert(forward.end(), member.bound->forward.begin(),
                    member.bound->forward.end());

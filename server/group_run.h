@@ -70,7 +70,8 @@ class GroupRun {
   absl::Status Reserve(Member& member);
   absl::Status Upload(Member& member);
   void Bind(Member& member);
-  absl::Status Launch();
+  absl::Status Launch(absl::Span<Member> members);
+  absl::Status Enqueue(absl::Span<const Member> members);
   absl::Status Download();
 
   const Backend& backend_;

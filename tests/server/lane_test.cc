@@ -116,6 +116,47 @@ TEST(LaneTest, WhatFindsNoMemoryAloneFails) {
   EXPECT_EQ(b.release_calls(), 1);
 }
 
+// Has no scratch memory for a group with this problem in it.
+class NoScratchFor : public IdentityBackend {
+ public:
+  explicit NoScratchFor(int64_t q_len) : q_len_(q_len) {}
+
+  absl::Status On(Stage stage, Group group) override {
+    if (stage != Stage::kRun) return absl::OkStatus();
+    for (const Problem* problem : group) {
+      if (problem->q_len == q_len_) {
+        return absl::ResourceExhaustedError("no scratch");
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int64_t q_len_;
+};
+
+TEST(LaneTest, WhatFindsNoScratchFailsAloneAfterItsInputsHaveGone) {
+  NoScratchFor backend(5);
+  TestWork works[] = {TestWork({.q_len = 3}), TestWork({.q_len = 4}),
+                      TestWork({.q_len = 5}), TestWork({.q_len = 6}),
+                      TestWork({.q_len = 7})};
+  Works group;
+  for (TestWork& test : works) group.push_back(test.work());
+  Feeder feeder({std::move(group)});
+  RunLane(backend, feeder);
+  EXPECT_EQ(feeder.fault(), absl::OkStatus());
+  for (TestWork& test : works) {
+    absl::StatusOr<WorkResult> result = test.Await();
+    EXPECT_EQ(test.release_calls(), 1);
+    if (&test == &works[2]) {
+      EXPECT_EQ(result.status(), absl::ResourceExhaustedError("no scratch"));
+      continue;
+    }
+    ASSERT_EQ(result.status(), absl::OkStatus());
+    EXPECT_EQ(O(*result), test.q());
+  }
+}
+
 TEST(LaneTest, AFaultFailsTheWholeGroupAfterItWasReported) {
   FaultBackend backend;
   backend.Fail(Stage::kUpload, absl::InternalError("bus"), -1, 5);

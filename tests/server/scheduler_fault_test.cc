@@ -106,8 +106,9 @@ TEST(SchedulerFaultTest, WorkGoesOnWithTheDeviceThatIsLeft) {
 }
 
 TEST(SchedulerFaultTest, NoDeviceMemoryFailsTheRequestAndKeepsTheDevice) {
-  for (auto stage : {IdentityBackend::Stage::kAllocate,
-                     IdentityBackend::Stage::kMapOutput}) {
+  for (auto stage :
+       {IdentityBackend::Stage::kAllocate, IdentityBackend::Stage::kMapOutput,
+        IdentityBackend::Stage::kRun}) {
     FaultBackend backend;
     backend.Fail(stage, absl::ResourceExhaustedError("full"), 1);
     Faults faults;
