@@ -10,12 +10,14 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/devices.h"
 #include "server/heap.h"
 #include "server/server.h"
 #include "server/version.h"
@@ -35,7 +37,7 @@ constexpr int kBadFlags = 2;
 struct Flags {
   Flags() {
     server.port = 7411;  // where attnctl looks
-    server.scheduler.run_here_flops = kRunHereFlops;
+    server.scheduler = SchedulerDefaults(DeviceOptions::Kind::kCpu);
   }
 
   ServerOptions server;
@@ -74,13 +76,68 @@ CLI::Option* AddBytes(CLI::App& app, const std::string& name, int64_t& value,
       ->type_name("BYTES");
 }
 
+void AddDevice(CLI::App& app, DeviceOptions& devices) {
+  app.add_option_function<std::string>(
+         "--device",
+         [&devices](const std::string& text) {
+           if (absl::Status status = ParseDevice(text, devices); !status.ok()) {
+             throw CLI::ValidationError("--device",
+                                        std::string(status.message()));
+           }
+         },
+         "What computes: cpu, cuda (every GPU), cuda:0,2 (these), or auto: the "
+         "GPUs if there are any")
+      ->type_name("DEVICE")
+      ->default_str(DeviceFlag(devices))
+      ->group("Device");
+}
+
+// Those whose default depends on the device.
+struct SchedulerFlag {
+  const char* name;
+  std::variant<int SchedulerOptions::*, double SchedulerOptions::*> value;
+};
+constexpr SchedulerFlag kByDevice[] = {
+    {"--lanes", &SchedulerOptions::lanes_per_device},
+    {"--small_request_flops", &SchedulerOptions::small_request_flops},
+    {"--run_here_flops", &SchedulerOptions::run_here_flops},
+    {"--max_batch_flops", &SchedulerOptions::max_batch_flops},
+    {"--max_queue_flops", &SchedulerOptions::max_queue_flops},
+    {"--max_request_flops", &SchedulerOptions::max_request_flops},
+};
+
+// Sets what was not given to its default where `kind` computes.
+void SetDefaults(const CLI::App& app, DeviceOptions::Kind kind,
+                 SchedulerOptions& options) {
+  const SchedulerOptions defaults = SchedulerDefaults(kind);
+  for (const SchedulerFlag& flag : kByDevice) {
+    if (app.count(flag.name) > 0) continue;
+    std::visit([&](auto value) { options.*value = defaults.*value; },
+               flag.value);
+  }
+}
+
+// For --help: those that differ.
+std::string DescribeGpuDefaults() {
+  const SchedulerOptions cpu = SchedulerDefaults(DeviceOptions::Kind::kCpu);
+  const SchedulerOptions gpu = SchedulerDefaults(DeviceOptions::Kind::kCuda);
+  std::string text = "On a GPU, unless given:";
+  for (const SchedulerFlag& flag : kByDevice) {
+    std::visit(
+        [&](auto value) {
+          if (cpu.*value == gpu.*value) return;
+          absl::StrAppend(&text, " ", flag.name, "=", gpu.*value);
+        },
+        flag.value);
+  }
+  return text;
+}
+
 void AddFlags(CLI::App& app, Flags& flags) {
   ServerOptions& s = flags.server;
   SchedulerOptions& q = s.scheduler;
   app.set_version_flag("--version", kVersion);
-  app.add_option("--device", flags.devices.device, "What computes: auto or cpu")
-      ->check(CLI::IsMember({"auto", "cpu"}))
-      ->group("Device");
+  AddDevice(app, flags.devices);
   app.add_option("--threads", flags.devices.cpu.threads,
                  "CPU compute threads; 0: one per processor")
       ->check(CLI::Range(0, 1024))
@@ -157,6 +214,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddDuration(app, "--max_batch_delay", q.max_batch_delay,
               "How long a request may wait for others though a lane is free")
       ->group("Batches");
+  app.footer(DescribeGpuDefaults());
   app.get_formatter()->column_width(40);
 }
 
@@ -246,14 +304,16 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kBadFlags;
   }
+  LimitHeap(flags.server.memory_limit_bytes);
+  const sigset_t signals = BlockSignals();
+  flags.devices = Resolve(std::move(flags.devices));
+  SetDefaults(app, flags.devices.kind, flags.server.scheduler);
   const absl::Status valid = flags.server.Validate();
   if (!valid.ok()) {
     std::fprintf(stderr, "%s\nRun with --help for more information.\n",
                  std::string(valid.message()).c_str());
     return kBadFlags;
   }
-  LimitHeap(flags.server.memory_limit_bytes);
-  const sigset_t signals = BlockSignals();
   return Serve(flags, create, signals);
 }
 

@@ -6,28 +6,21 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "kernels/cpu/cpu_backend.h"
+#include "server/devices.h"
 
 namespace attnd::server {
-
-// What flags say of devices.
-struct DeviceOptions {
-  std::string device = "auto";  // or "cpu"
-  CpuOptions cpu;
-};
 
 using CreateBackends =
     std::function<absl::StatusOr<std::vector<std::unique_ptr<Backend>>>(
         const DeviceOptions&)>;
 
-// Serves until SIGTERM or SIGINT, drains and ends the process: with 0, or 1
-// when a second signal cuts it short. Returns 1 when it cannot start, 2 when
-// flags are wrong.
+// Called once, with options that are resolved. Serves until SIGTERM or SIGINT,
+// drains and ends the process: with 0, or 1 when a second signal cuts it short.
+// Returns 1 when it cannot start, 2 when flags are wrong.
 int RunProgram(int argc, char** argv, const CreateBackends& create);
 
 }  // namespace attnd::server

@@ -4,12 +4,11 @@
 
 namespace attnd {
 
-absl::Status CudaOptions::Validate() const { return absl::OkStatus(); }
-
 int CudaDeviceCount() { return 0; }
 
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCudaBackends(
-    const CudaOptions&) {
+    const CudaOptions& options) {
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
   return absl::NotFoundError("this build has no CUDA");
 }
 

@@ -1,9 +1,7 @@
 #include "kernels/cuda/cuda_backend.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/forward.h"
@@ -85,26 +83,6 @@ absl::StatusOr<std::vector<int>> Chosen(const CudaOptions& options) {
 }
 
 }  // namespace
-
-absl::Status CudaOptions::Validate() const {
-  for (auto at = devices.begin(); at != devices.end(); ++at) {
-    if (*at < 0) {
-      return absl::InvalidArgumentError("devices: must not be negative");
-    }
-    if (std::find(devices.begin(), at, *at) != at) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("devices: ", *at, " is there twice"));
-    }
-  }
-  if (retained_bytes < 0) {
-    return absl::InvalidArgumentError("retained_bytes: must not be negative");
-  }
-  if (retained_pinned_bytes < 0) {
-    return absl::InvalidArgumentError(
-        "retained_pinned_bytes: must not be negative");
-  }
-  return absl::OkStatus();
-}
 
 int CudaDeviceCount() {
   const absl::StatusOr<std::vector<int>> usable = cuda::UsableDevices();

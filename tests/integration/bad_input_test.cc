@@ -215,13 +215,21 @@ TEST(Flags, OutOfRangeExitsWithTwoAndNamesTheFlag) {
        {"--port=65536", "--port=x", "--lanes=0", "--threads=-1",
         "--memory_limit=1MiB", "--memory_limit=lots", "--max_queue_requests=0",
         "--max_streams=0", "--drain_time=-1s", "--drain_time=soon",
-        "--device=quantum", "--host=0.0.0.0", "--max_message=100GiB",
+        "--device=quantum", "--device=cuda:", "--device=cuda:x",
+        "--device=cuda:0,0", "--host=0.0.0.0", "--max_message=100GiB",
         "--no_such_flag=1"}) {
     const Ran ran = RunProgram({ATTND_BINARY, flag});
     EXPECT_EQ(ran.exit_status, 2) << flag << "\n" << ran.output;
     EXPECT_THAT(ran.output,
                 ::testing::HasSubstr(flag.substr(0, flag.find('='))));
   }
+}
+
+TEST(Flags, AGpuThatIsNotThereIsAnErrorThatNamesTheFlag) {
+  // More than any machine has.
+  const Ran ran = RunProgram({ATTND_BINARY, "--port=0", "--device=cuda:4096"});
+  EXPECT_EQ(ran.exit_status, 1);
+  EXPECT_THAT(ran.output, ::testing::HasSubstr("--device=cuda:4096: "));
 }
 
 TEST(Flags, HelpAndVersionExitWithZero) {

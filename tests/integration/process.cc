@@ -11,6 +11,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -80,10 +81,14 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
   std::vector<std::string> command = {binary,
                                       "--port_file=" + folder.File("port"),
                                       "--unix_socket=" + folder.File("socket")};
-  if (std::none_of(flags.begin(), flags.end(), [](const std::string& flag) {
-        return absl::StartsWith(flag, "--port=");
-      })) {
-    command.push_back("--port=0");
+  // What tests expect of a server must not depend on the machine's devices.
+  for (const char* otherwise : {"--port=0", "--device=cpu"}) {
+    const std::string name(otherwise, std::strchr(otherwise, '=') + 1);
+    if (std::none_of(flags.begin(), flags.end(), [&](const std::string& flag) {
+          return absl::StartsWith(flag, name);
+        })) {
+      command.push_back(otherwise);
+    }
   }
   command.insert(command.end(), flags.begin(), flags.end());
   const std::vector<char*> arguments = Arguments(command);

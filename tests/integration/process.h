@@ -48,7 +48,7 @@ struct Usage {
 class ServerProcess {
  public:
   // Starts `binary --port_file=... --unix_socket=... flags...`, with --port=0
-  // unless `flags` have another, and returns once it listens.
+  // and --device=cpu unless `flags` have others, and returns once it listens.
   static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(
       const std::string& binary, const std::vector<std::string>& flags = {});
   // Kills it if it still runs.

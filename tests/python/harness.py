@@ -52,7 +52,8 @@ class Server:
     port_file = folder / "port"
     with open(self.log_path, "wb") as log:
       self.process = subprocess.Popen(
-          [binary, "--port=0", f"--port_file={port_file}", *flags],
+          [binary, "--device=cpu", "--port=0", f"--port_file={port_file}",
+           *flags],
           stdout=log, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + self.START_SECONDS
     # The port file appears whole, and there is nothing to wait on for that.
