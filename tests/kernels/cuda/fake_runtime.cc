@@ -1,0 +1,270 @@
+#include "tests/kernels/cuda/fake_runtime.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <utility>
+
+// What the runtime's opaque handles point to.
+struct CUstream_st {
+  std::deque<std::function<void()>> queue;
+};
+struct CUevent_st {
+  CUstream_st* stream = nullptr;  // of the last record; null: none
+  bool recorded = false;          // the stream has come to it
+  uint64_t record = 0;            // the last one's number
+  std::chrono::steady_clock::time_point at;
+};
+
+namespace {
+
+using attnd::testing::FakeCudaUse;
+
+struct Fake {
+  std::recursive_mutex mutex;
+  FakeCudaUse use;
+  int64_t device_limit = int64_t{1} << 30;
+  int64_t pinned_limit = int64_t{1} << 30;
+  std::map<void*, int64_t> device, pinned;
+  cudaError_t fault = cudaSuccess;  // sticks
+};
+
+Fake& TheFake() {
+  static Fake* const fake = new Fake;
+  return *fake;
+}
+
+// Locked; an answer is the fault, once there is one.
+struct Call {
+  Fake& fake = TheFake();
+  std::lock_guard<std::recursive_mutex> lock{fake.mutex};
+};
+
+cudaError_t Allocate(std::map<void*, int64_t>& blocks, int64_t limit,
+                     int64_t& used, int64_t& ever, size_t bytes, void** out) {
+  if (bytes > limit || used + static_cast<int64_t>(bytes) > limit) {
+    return cudaErrorMemoryAllocation;
+  }
+  *out = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  std::memset(*out, 0xAB, bytes);
+  blocks[*out] = static_cast<int64_t>(bytes);
+  used += static_cast<int64_t>(bytes);
+  ++ever;
+  return cudaSuccess;
+}
+
+cudaError_t Release(std::map<void*, int64_t>& blocks, int64_t& used,
+                    void* memory) {
+  auto found = blocks.find(memory);
+  if (found == blocks.end()) return cudaErrorInvalidValue;
+  used -= found->second;
+  blocks.erase(found);
+  std::free(memory);
+  return cudaSuccess;
+}
+
+void RunOne(cudaStream_t stream) {
+  std::function<void()> work = std::move(stream->queue.front());
+  stream->queue.pop_front();
+  if (TheFake().fault == cudaSuccess) work();
+}
+
+// Until the stream has come to the event's last record.
+void RunUntil(cudaEvent_t event) {
+  while (!event->recorded && !event->stream->queue.empty()) {
+    RunOne(event->stream);
+  }
+}
+
+}  // namespace
+
+namespace attnd::testing {
+
+FakeCudaUse FakeCuda() {
+  Call call;
+  return call.fake.use;
+}
+void SetFakeDeviceMemory(int64_t bytes) {
+  Call call;
+  call.fake.device_limit = bytes;
+}
+void SetFakePinnedMemory(int64_t bytes) {
+  Call call;
+  call.fake.pinned_limit = bytes;
+}
+void BreakFakeDevice(cudaStream_t stream, cudaError_t error) {
+  EnqueueFake(stream, [error] { TheFake().fault = error; });
+}
+void RepairFakeDevice() {
+  Call call;
+  call.fake.fault = cudaSuccess;
+}
+void EnqueueFake(cudaStream_t stream, std::function<void()> work) {
+  Call call;
+  stream->queue.push_back(std::move(work));
+}
+
+}  // namespace attnd::testing
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t) { return "fake error"; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+cudaError_t cudaSetDevice(int) { return TheFake().fault; }
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  Call call;
+  if (call.fake.fault != cudaSuccess) return call.fake.fault;
+  *stream = new CUstream_st;
+  ++call.fake.use.streams;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  Call call;
+  while (!stream->queue.empty()) RunOne(stream);
+  return call.fake.fault;
+}
+
+// Work that is enqueued goes on, as the real one says; nobody may see it.
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  Call call;
+  while (!stream->queue.empty()) RunOne(stream);
+  delete stream;
+  --call.fake.use.streams;
+  return call.fake.fault;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  Call call;
+  if (call.fake.fault != cudaSuccess) return call.fake.fault;
+  *event = new CUevent_st;
+  ++call.fake.use.events;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  Call call;
+  delete event;
+  --call.fake.use.events;
+  return call.fake.fault;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Call call;
+  if (call.fake.fault != cudaSuccess) return call.fake.fault;
+  event->stream = stream;
+  event->recorded = false;
+  const uint64_t record = ++event->record;
+  stream->queue.push_back([event, record] {
+    if (event->record != record) return;
+    event->recorded = true;
+    event->at = std::chrono::steady_clock::now();
+  });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  Call call;
+  if (call.fake.fault != cudaSuccess) return call.fake.fault;
+  if (event->recorded) return cudaSuccess;
+  RunOne(event->stream);
+  return call.fake.fault != cudaSuccess ? call.fake.fault : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  Call call;
+  RunUntil(event);
+  return call.fake.fault;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from,
+                                 cudaEvent_t to) {
+  Call call;
+  if (!from->recorded || !to->recorded) return cudaErrorInvalidResourceHandle;
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(to->at - from->at).count();
+  return call.fake.fault;
+}
+
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t) {
+  Call call;
+  Fake& fake = call.fake;
+  if (fake.fault != cudaSuccess) return fake.fault;
+  return Allocate(fake.device, fake.device_limit, fake.use.device_bytes,
+                  fake.use.device_blocks_ever, bytes, memory);
+}
+
+// Only once the stream has come to it.
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  Call call;
+  stream->queue.push_back([memory] {
+    Fake& fake = TheFake();
+    Release(fake.device, fake.use.device_bytes, memory);
+  });
+  return call.fake.fault;
+}
+
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
+  Call call;
+  Fake& fake = call.fake;
+  if (fake.fault != cudaSuccess) return fake.fault;
+  return Allocate(fake.pinned, fake.pinned_limit, fake.use.pinned_bytes,
+                  fake.use.pinned_blocks_ever, bytes, memory);
+}
+
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  return cudaHostAlloc(memory, bytes, 0);
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  Call call;
+  Fake& fake = call.fake;
+  if (fake.fault != cudaSuccess) return fake.fault;
+  return Release(fake.pinned, fake.use.pinned_bytes, memory);
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
+                            cudaMemcpyKind, cudaStream_t stream) {
+  Call call;
+  if (call.fake.fault != cudaSuccess) return call.fake.fault;
+  ++call.fake.use.copies_ever;
+  stream->queue.push_back([=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes,
+                            cudaStream_t stream) {
+  Call call;
+  if (call.fake.fault != cudaSuccess) return call.fake.fault;
+  stream->queue.push_back([=] { std::memset(to, value, bytes); });
+  return cudaSuccess;
+}
+
+// device.cc asks these.
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  std::memset(properties, 0, sizeof(*properties));
+  std::strcpy(properties->name, "FAKE");
+  properties->totalGlobalMem = TheFake().device_limit;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
+  *pool = nullptr;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+  return cudaSuccess;
+}
+
+}  // extern "C"

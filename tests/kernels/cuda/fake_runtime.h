@@ -1,0 +1,41 @@
+#ifndef ATTND_TESTS_KERNELS_CUDA_FAKE_RUNTIME_H_
+#define ATTND_TESTS_KERNELS_CUDA_FAKE_RUNTIME_H_
+
+// A CUDA runtime without a GPU, in place of the real one: what is enqueued on a
+// stream happens as late as it may, when someone waits for it. So what may not
+// be touched before then shows, and so does what never comes back.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace attnd::testing {
+
+// What the process holds of the device now.
+struct FakeCudaUse {
+  int64_t device_bytes = 0;
+  int64_t pinned_bytes = 0;
+  int64_t pinned_blocks_ever = 0;
+  int64_t device_blocks_ever = 0;
+  int64_t copies_ever = 0;
+  int streams = 0;
+  int events = 0;
+};
+FakeCudaUse FakeCuda();
+
+// How much device and pinned memory there is.
+void SetFakeDeviceMemory(int64_t bytes);
+void SetFakePinnedMemory(int64_t bytes);
+
+// From when the stream comes to what is enqueued next, every call fails with
+// `error`, as after a fault of the device. cudaSuccess: all is well again.
+void BreakFakeDevice(cudaStream_t stream, cudaError_t error);
+void RepairFakeDevice();
+
+// Enqueues `work`, as a kernel would be.
+void EnqueueFake(cudaStream_t stream, std::function<void()> work);
+
+}  // namespace attnd::testing
+
+#endif  // ATTND_TESTS_KERNELS_CUDA_FAKE_RUNTIME_H_
