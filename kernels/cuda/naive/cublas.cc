@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/status.h"
@@ -17,7 +19,6 @@ namespace {
 // 11 to 13.
 using Handle = void*;
 constexpr int kSuccess = 0;
-constexpr int kAllocFailed = 3;
 constexpr int kOpN = 0, kOpT = 1;
 constexpr int kCompute32F = 68, kCompute32FPedantic = 69;
 constexpr int kGemmDefault = -1;
@@ -69,11 +70,17 @@ const Api* Load() {
   return api;
 }
 
-absl::Status ToStatus(int error, const char* what) {
+// What is left behind of an error that does not stick is cleared.
+std::string Describe(int error, const char* what) {
+  (void)cudaGetLastError();
+  return absl::StrCat(what, ": cuBLAS status ", error);
+}
+
+// Of making a handle. The library has no one code for want of memory, and a
+// device that is broken will say so to whatever is launched next.
+absl::Status ToCreationStatus(int error, const char* what) {
   if (error == kSuccess) return absl::OkStatus();
-  const std::string message = absl::StrCat(what, ": cuBLAS status ", error);
-  return error == kAllocFailed ? absl::ResourceExhaustedError(message)
-                               : absl::InternalError(message);
+  return absl::ResourceExhaustedError(Describe(error, what));
 }
 
 cudaDataType ToCudaType(DType dtype) {
@@ -111,17 +118,19 @@ absl::StatusOr<Cublas*> Cublas::Of(Workspace& workspace) {
 // The order matters: choosing a stream takes away the workspace.
 absl::Status Cublas::Create() {
   const Api& api = *Load();
-  absl::Status status = attnd::cuda::ToStatus(
-      cudaMalloc(&memory_, kMemoryBytes), "memory for cuBLAS");
-  if (status.ok()) status = ToStatus(api.create(&handle_), "cublasCreate");
+  absl::Status status =
+      ToStatus(cudaMalloc(&memory_, kMemoryBytes), "memory for cuBLAS");
   if (status.ok())
-    status = ToStatus(api.set_stream(handle_, stream_), "cublasSetStream");
-  if (status.ok())
-    status = ToStatus(api.set_workspace(handle_, memory_, kMemoryBytes),
-                      "cublasSetWorkspace");
+    status = ToCreationStatus(api.create(&handle_), "cublasCreate");
   if (status.ok())
     status =
-        ToStatus(api.set_math_mode(handle_, kMathMode), "cublasSetMathMode");
+        ToCreationStatus(api.set_stream(handle_, stream_), "cublasSetStream");
+  if (status.ok())
+    status = ToCreationStatus(api.set_workspace(handle_, memory_, kMemoryBytes),
+                              "cublasSetWorkspace");
+  if (status.ok())
+    status = ToCreationStatus(api.set_math_mode(handle_, kMathMode),
+                              "cublasSetMathMode");
   return status;
 }
 
@@ -161,9 +170,9 @@ absl::Status Cublas::Enqueue(const Product& product, int& launches) {
           Offset(p.c, p.c_dtype, at(&Repeat::c)), ToCudaType(p.c_dtype),
           static_cast<int>(p.ldc), inner.c, static_cast<int>(inner.count),
           compute, kGemmDefault);
-      if (absl::Status s = ToStatus(error, "cublasGemmStridedBatchedEx");
-          !s.ok())
-        return s;
+      if (error != kSuccess)
+        return absl::InternalError(
+            Describe(error, "cublasGemmStridedBatchedEx"));
       ++launches;
     }
   }

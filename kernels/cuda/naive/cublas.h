@@ -23,8 +23,8 @@ class Cublas {
   static bool IsPresent();
 
   // The workspace's, which keeps it; made by the first call, which must not be
-  // captured in a graph. RESOURCE_EXHAUSTED when there is no memory for it now,
-  // INTERNAL when the library refuses otherwise. IsPresent() must be true.
+  // captured in a graph. RESOURCE_EXHAUSTED when it cannot be made now: mostly
+  // for want of memory. IsPresent() must be true.
   static absl::StatusOr<Cublas*> Of(Workspace& workspace);
 
   // Whether the library's interface can express the product.
