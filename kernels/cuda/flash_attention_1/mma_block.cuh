@@ -90,6 +90,7 @@ class MmaBlock {
 
  private:
   static constexpr int kTiles = kColumns / 8;  // of mma's C
+  static constexpr int64_t kFar = kColumns;    // past any of the block
 
   // Whole steps of mma, and 16 bytes more, so that the rows that one ldmatrix
   // reads lie in different banks.
@@ -144,16 +145,18 @@ class MmaBlock {
   __device__ static float ScoreRow(const Scores& scores, const Interval& seen,
                                    int64_t bias_column, int64_t i, int64_t j,
                                    int half, float (&s)[kTiles][4]) {
+    // From the thread's first column on.
+    const int lo = static_cast<int>(min(max(seen.lo - j, int64_t{0}), kFar));
+    const int hi = static_cast<int>(min(max(seen.hi - j, int64_t{0}), kFar));
     float m = kMinusInfinity;
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         float& x = s[n][2 * half + e];
-        const int64_t column = j + 8 * n + e;
-        x = column >= seen.lo && column < seen.hi
-                ? scores(x, i, bias_column + column)
-                : kMinusInfinity;
+        const int column = 8 * n + e;
+        x = column >= lo && column < hi ? scores(x, i, bias_column + j + column)
+                                        : kMinusInfinity;
         m = MaxOrNan(m, x);
       }
     }
@@ -186,7 +189,17 @@ class MmaBlock {
     const int lane = threadIdx.x % 32, pitch = Pitch(value_dim_);
     const uint32_t v =
         ptx::SharedAddress(v_ + lane % 16 * pitch + lane / 16 * 8);
+    float* const row[2] = {state.Row(first), state.Row(first + 8)};
     for (int d0 = 0; d0 < value_dim_; d0 += 16) {
+      float* at[8];  // the thread's elements, or null
+      float o[8];    // read early: memory answers while the products run
+#pragma unroll
+      for (int e = 0; e < 8; ++e) {
+        const int half = e / 2 % 2;
+        const int d = d0 + e / 4 * 8 + 2 * (lane % 4) + e % 2;
+        at[e] = empty[half] || d >= value_dim_ ? nullptr : row[half] + d;
+        o[e] = at[e] != nullptr ? *at[e] : 0.0f;
+      }
       float pv[2][4] = {};  // P~ V, 8 columns each
 #pragma unroll
       for (int n = 0; n < kColumns / 16; ++n) {
@@ -197,11 +210,9 @@ class MmaBlock {
       }
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
-        const int half = e / 2 % 2, tile = e / 4;
-        const int d = d0 + 8 * tile + 2 * (lane % 4) + e % 2;
-        if (empty[half] || d >= value_dim_) continue;
-        float& o = state.Row(first + 8 * half)[d];
-        o = u[half].keep * o + u[half].add * pv[tile][e % 4];
+        const int half = e / 2 % 2;
+        if (at[e] != nullptr)
+          *at[e] = u[half].keep * o[e] + u[half].add * pv[e / 4][e % 4];
       }
     }
   }

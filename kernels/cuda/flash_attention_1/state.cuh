@@ -41,6 +41,13 @@ __device__ inline HeadState MakeHeadState(const DeviceProblem& p,
   return s;
 }
 
+// Calls each(i, d) for every element of O; a warp has a row at a time.
+template <int kThreads, class Each>
+__device__ void ForEachElement(const DeviceProblem& p, Each each) {
+  for (int64_t i = threadIdx.x / 32; i < p.q_len; i += kThreads / 32)
+    for (int d = threadIdx.x % 32; d < p.value_dim; d += 32) each(i, d);
+}
+
 // Line 2: O = 0, l = 0, m = -inf, padding rows included.
 template <int kThreads>
 __device__ void Begin(const DeviceProblem& p, const HeadState& state) {
@@ -49,8 +56,8 @@ __device__ void Begin(const DeviceProblem& p, const HeadState& state) {
     state.l[i] = 0.0f;
   }
   if (state.o == nullptr) return;
-  for (int64_t e = threadIdx.x; e < p.q_len * p.value_dim; e += kThreads)
-    state.Row(e / p.value_dim)[e % p.value_dim] = 0.0f;
+  ForEachElement<kThreads>(p,
+                           [&](int64_t i, int d) { state.Row(i)[d] = 0.0f; });
 }
 
 // O in its own type, if it is another, and LSE (E7).
@@ -65,11 +72,10 @@ __device__ void Finish(const DeviceProblem& p, const HeadState& state,
   }
   if (p.o.data == nullptr || p.o.dtype == DType::kF32) return;
   const int64_t base = b * p.o.batch_stride + h * p.o.head_stride;
-  for (int64_t e = threadIdx.x; e < p.q_len * p.value_dim; e += kThreads) {
-    const int64_t i = e / p.value_dim, d = e % p.value_dim;
+  ForEachElement<kThreads>(p, [&](int64_t i, int d) {
     StoreAny(p.o.data, p.o.dtype, base + i * p.o.token_stride + d,
              state.Row(i)[d]);
-  }
+  });
 }
 
 // (E10) for one row: O' = keep O + add P~ V.

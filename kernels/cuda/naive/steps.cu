@@ -58,6 +58,7 @@ __global__ void RowMax(const NaiveMatrices x) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
     const float* s = x.s + row * x.pitch;
     float m = kMinusInfinity;
+#pragma unroll 4
     for (int64_t j = threadIdx.x; j < x.columns; j += kThreads)
       m = MaxOrNan(m, s[j]);
     m = Reduce(m, [](float a, float b) { return MaxOrNan(a, b); });
@@ -71,6 +72,7 @@ __global__ void Subtract(const NaiveMatrices x) {
     const float m = x.m[row];
     if (m == kMinusInfinity) continue;
     float* s = x.s + row * x.pitch;
+#pragma unroll 4
     for (int64_t j = threadIdx.x; j < x.columns; j += kThreads) s[j] -= m;
   }
 }
@@ -78,6 +80,7 @@ __global__ void Subtract(const NaiveMatrices x) {
 __global__ void Exp(const NaiveMatrices x) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
     float* s = x.s + row * x.pitch;
+#pragma unroll 4
     for (int64_t j = threadIdx.x; j < x.columns; j += kThreads)
       s[j] = expf(s[j]);
   }
@@ -87,6 +90,7 @@ __global__ void RowSum(const NaiveMatrices x) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
     const float* s = x.s + row * x.pitch;
     float l = 0.0f;
+#pragma unroll 4
     for (int64_t j = threadIdx.x; j < x.columns; j += kThreads) l += s[j];
     l = Reduce(l, [](float a, float b) { return a + b; });
     if (threadIdx.x == 0) x.l[row] = l;
@@ -102,6 +106,7 @@ __global__ void Divide(const __grid_constant__ LaunchParams params,
     const bool empty = m == kMinusInfinity;
     const float* s = x.s + row * x.pitch;
     T* to = static_cast<T*>(x.p) + row * x.pitch;
+#pragma unroll 4
     for (int64_t j = threadIdx.x; j < x.columns; j += kThreads)
       to[j] = FromFloat<T>(empty ? 0.0f : s[j] / l);
     if (p.lse.data != nullptr && threadIdx.x == 0) {
