@@ -3,10 +3,12 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/flash_attention_1/flash_attention_1.h"
 #include "kernels/cuda/naive/cublas.h"
@@ -14,6 +16,7 @@
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/cuda/device_runner.h"
+#include "tests/kernels/one_hot_problem.h"
 #include "tests/kernels/random_problem.h"
 
 namespace attnd {
@@ -80,6 +83,18 @@ TEST_P(BaselinesTest, IsAccurateOverManyTiles) {
   options.max_q_len = 300;
   options.max_kv_len = 500;
   CheckRandom(options, 30);
+}
+
+TEST_P(BaselinesTest, GivesExactOneHotResultsForHugeScales) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (float scale : {1e30f, -1e30f, 3e38f, -3e38f}) {
+      SCOPED_TRACE(
+          absl::StrCat("dtype ", static_cast<int>(dtype), " scale ", scale));
+      testing::OneHotProblem problem(dtype, scale);
+      ASSERT_TRUE(Run({&problem.forward, 1}).ok());
+      problem.ExpectForward();
+    }
+  }
 }
 
 // Problems of unlike sizes share scratch, one after another.
