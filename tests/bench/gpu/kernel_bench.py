@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Our forward kernels beside PyTorch's cuDNN and FlashAttention-2 operators, on one GPU.
+
+All run in this process, on the same memory: [batch, len, heads, dim], normal values. A call is
+captured into a CUDA graph, which holds all that it enqueues, and its replays are timed by events.
+The sides take turns, three times a row; each number is a median. Before a row is timed our O and
+LSE are checked against the peers'. Needs PyTorch; everything takes about 100 s on an H200.
+
+  cmake --preset kernels && cmake --build --preset kernels --target attnd_kernels_c
+  python3 kernel_bench.py --lib build/kernels/kernels/libattnd_kernels_c.so --check
+"""
+
+import argparse
+import sys
+import time
+
+import report
+
+SECTIONS = ('grid', 'decode', 'group', 'memory', 'baselines')
+
+
+def parse(arguments):
+    numbers = lambda s: [int(x) for x in s.split(',')]
+    names = lambda s: [x for x in s.split(',') if x]
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--lib', required=True, help='libattnd_kernels_c.so')
+    parser.add_argument('--rows', type=names, default=['grid', 'decode', 'group', 'memory'],
+                        help=f'which of {",".join(SECTIONS)}')
+    parser.add_argument('--dims', type=numbers, default=[64, 128, 256])
+    parser.add_argument('--seqs', type=numbers, default=[512, 2048, 8192, 16384])
+    parser.add_argument('--algorithms', type=names, default=[],
+                        help='e.g. naive,flash_attention_1: also time these; implies baselines')
+    parser.add_argument('--quick', action='store_true',
+                        help='one round, dim 128, lengths 2048 and 8192, two decode rows')
+    parser.add_argument('--csv', help='write every number there')
+    parser.add_argument('--check', action='store_true', help='fail when a bar is missed')
+    options = parser.parse_args(arguments)
+    if options.algorithms and 'baselines' not in options.rows:
+        options.rows.append('baselines')
+    unknown = set(options.rows) - set(SECTIONS)
+    if unknown:
+        parser.error(f'--rows: {",".join(sorted(unknown))} is none of {",".join(SECTIONS)}')
+    if options.quick:
+        options.dims, options.seqs = [128], [2048, 8192]
+    return options
+
+
+def plan_sections(options, bench, sections):
+    """(rows, sides, sides that ours is compared with) of each section, in order."""
+    peers = ('fa2', 'cudnn')
+    wanted = options.rows
+    if 'grid' in wanted:
+        yield sections.grid(bench, options.dims, options.seqs), ('ours', *peers), peers
+    if 'decode' in wanted:
+        yield sections.decode(bench, 2 if options.quick else None), ('ours', *peers), peers
+    if 'group' in wanted:
+        yield sections.group(bench), ('one_call', 'one_by_one'), ('one_by_one',)
+        yield sections.setup(bench), ('ours',), ()
+    if 'memory' in wanted:
+        yield sections.memory(bench), ('ours', 'naive', 'math'), ()
+    if 'baselines' in wanted:
+        sides = ('ours', *peers, 'math', *options.algorithms)
+        yield sections.baselines(bench, options.algorithms), sides, ('math',)
+
+
+def show(rows, sides, against):
+    """Prints a section as it is measured; returns its rows."""
+    shown = []
+    for row in rows:
+        if not shown:
+            print('\n' + report.header(row.section, row.unit, sides, against))
+        print(report.line(row, sides, against), flush=True)
+        shown.append(row)
+    if shown and shown[0].section == 'grid':
+        print('\n'.join(report.means(shown, against)), flush=True)
+    return shown
+
+
+def finish(rows, options):
+    """Prints the bars and writes the file; the exit status."""
+    if options.csv:
+        report.write_csv(options.csv, rows)
+    missed = 0
+    print()
+    for text, met in report.bars(rows):
+        missed += not met
+        print(('met:    ' if met else 'MISSED: ') + text)
+    return 1 if options.check and missed else 0
+
+
+def main():
+    options = parse(sys.argv[1:])
+    import torch  # not needed to print the help
+
+    import ours
+    import sections
+    start = time.monotonic()
+    print(f'# torch {torch.__version__}, cuDNN {torch.backends.cudnn.version()}, '
+          f'{torch.cuda.get_device_name(0)}')
+    torch.manual_seed(1)
+    rows = []
+    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+        bench = sections.Bench(ours.Library(options.lib),
+                               rounds=1 if options.quick else sections.timing.ROUNDS)
+        mhz, celsius = bench.clock.sample()
+        print(f'# SM clock {mhz} MHz, {celsius} C at the start')
+        for section in plan_sections(options, bench, sections):
+            rows += show(*section)
+            torch.cuda.empty_cache()
+        for text in sections.ceilings():
+            print(f'# {text}')
+        mhz, celsius = bench.clock.sample()
+    print(f'# SM clock {mhz} MHz, {celsius} C at the end; {time.monotonic() - start:.0f} s')
+    return finish(rows, options)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

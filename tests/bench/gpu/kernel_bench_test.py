@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""What of the benchmark needs neither a GPU nor torch. Usage: kernel_bench_test.py [LIBRARY]"""
+
+import contextlib
+import csv
+import io
+import os
+import sys
+import tempfile
+import unittest
+
+import cases
+import kernel_bench
+import ours
+import report
+from report import Row
+
+LIBRARY = None
+
+
+class Timing:
+    def __init__(self, ms, mhz=1980, celsius=40):
+        self.ms, self.mhz, self.celsius = ms, mhz, celsius
+
+
+class CasesTest(unittest.TestCase):
+
+    def test_the_grid_keeps_tokens_and_width(self):
+        grid = cases.grid([64, 128, 256], [512, 2048, 8192, 16384])
+        self.assertEqual(len(grid), 24)
+        for case in grid:
+            self.assertEqual(case.batch * case.q_len, 16384)
+            self.assertEqual(case.q_heads * case.head_dim, 2048)
+
+    def test_work_is_counted_as_the_papers_do(self):
+        full = cases.Case(2048, 2048, 16, 16, batch=8)
+        self.assertEqual(full.flops, 4 * 8 * 16 * 2048 * 2048 * 128)
+        causal = cases.Case(2048, 2048, 16, 16, batch=8, causal=True)
+        self.assertEqual(causal.flops * 2, full.flops)
+        self.assertEqual(cases.decode()[0].kv_bytes, 2 * 131072 * 8 * 128 * 2)
+
+    def test_the_group_is_always_the_same_and_unlike(self):
+        group = cases.group()
+        self.assertEqual(group, cases.group())
+        self.assertEqual(len(group), 64)
+        self.assertGreater(len(set(group)), 60)
+        self.assertTrue(all(1 <= c.q_len <= c.kv_len <= 512 for c in group))
+        self.assertTrue(all(c.q_heads % c.kv_heads == 0 for c in group))
+        self.assertEqual({(c.causal, c.left >= 0) for c in group},
+                         {(False, False), (True, False), (True, True)})
+
+
+def grid_row(name, ours_value, fa2=100.0, cudnn=200.0):
+    return Row('grid', name, 'TFLOP/s', {'ours': ours_value, 'fa2': fa2, 'cudnn': cudnn})
+
+
+class ReportTest(unittest.TestCase):
+
+    def test_means(self):
+        rows = [grid_row('bf16 d64 b1 h1/1 1x1 full', 50),
+                grid_row('bf16 d64 b1 h1/1 2x2 full', 200),
+                grid_row('bf16 d128 b1 h1/1 1x1 causal', 100)]
+        lines = report.means(rows, ('fa2', 'cudnn'))
+        self.assertIn('geometric mean, all: ours/fa2 1.000, ours/cudnn 0.500', lines)
+        self.assertIn('geometric mean, d64 full: ours/fa2 1.000, ours/cudnn 0.500', lines)
+        self.assertEqual(len(lines), 3)
+
+    def test_a_line_says_what_was_not_measured(self):
+        row = Row('grid', 'name', 'TFLOP/s', {'ours': 90, 'fa2': 100}, notes=['cudnn refused: no'])
+        text = report.line(row, ('ours', 'fa2', 'cudnn'), ('fa2', 'cudnn'))
+        self.assertEqual(text.split(), 'name 90.0 100.0 - 0.900 - # cudnn refused: no'.split())
+        titles = report.header('grid', 'TFLOP/s', ('ours', 'fa2', 'cudnn'), ('fa2', 'cudnn'))
+        self.assertEqual(len(titles), len(text.split('  #')[0]))
+
+    def test_a_clock_that_moves_is_flagged(self):
+        row = grid_row('name', 90)
+        row.timings = {'ours': Timing(1, 1980), 'fa2': Timing(1, 1900)}
+        self.assertIsNone(row.clock_note())
+        row.timings['cudnn'] = Timing(1, 1500)
+        self.assertIn('1500 to 1980', row.clock_note())
+        row.timings = {'ours': Timing(1, 0), 'fa2': Timing(1, 0)}
+        self.assertIsNone(row.clock_note())
+
+    def test_bars_of_what_was_run(self):
+        self.assertEqual(report.bars([]), [])
+        rows = [grid_row('a', 95), Row('decode', 'b', 'GB/s', {'ours': 84, 'cudnn': 100}),
+                Row('group', 'graph', 'problems/ms', {'one_call': 21, 'one_by_one': 10}),
+                Row('group', 'calls', 'problems/ms', {'one_call': 1, 'one_by_one': 10}),
+                Row('setup', '8 problems', 'us', {'ours': 27}, size=8)]
+        self.assertEqual([met for _, met in report.bars(rows)], [True, False, True, True])
+        rows[-1].values['ours'] = 28.5
+        self.assertEqual([met for _, met in report.bars(rows)], [True, False, True, False])
+
+    def test_what_was_not_measured_is_missed(self):
+        rows = [grid_row('a', 95), Row('grid', 'b', 'TFLOP/s', {'fa2': 100}),
+                Row('decode', 'c', 'GB/s', {'ours': 100})]
+        self.assertEqual([met for _, met in report.bars(rows)], [False, False])
+
+    def test_the_file_has_every_number(self):
+        row = grid_row('a', 95)
+        row.timings = {'ours': Timing(0.5, 1980, 41)}
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, 'out.csv')
+            report.write_csv(path, [row])
+            with open(path, newline='') as file:
+                lines = list(csv.DictReader(file))
+        self.assertEqual([line['side'] for line in lines], ['ours', 'fa2', 'cudnn'])
+        self.assertEqual(lines[0]['ms'], '0.50000')
+        self.assertEqual(lines[1]['ms'], '')
+
+
+class CommandTest(unittest.TestCase):
+
+    def test_algorithms_imply_their_rows(self):
+        options = kernel_bench.parse(['--lib', 'x', '--rows', 'grid', '--algorithms', 'naive'])
+        self.assertEqual(options.rows, ['grid', 'baselines'])
+
+    def test_an_unknown_section_is_refused(self):
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            with self.assertRaises(SystemExit):
+                kernel_bench.parse(['--lib', 'x', '--rows', 'grid,typo'])
+        self.assertIn('typo', errors.getvalue())
+
+    def test_only_check_fails(self):
+        rows = [grid_row('a', 10)]
+        for arguments, status in (([], 0), (['--check'], 1)):
+            options = kernel_bench.parse(['--lib', 'x', *arguments])
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                self.assertEqual(kernel_bench.finish(rows, options), status)
+            self.assertIn('MISSED: grid', out.getvalue())
+
+
+class FakeTensor:
+    """As much of torch.Tensor as a view needs."""
+
+    def __init__(self, *shape):
+        self._shape = shape
+
+    def data_ptr(self):
+        return 4096
+
+    def size(self, i):
+        return self._shape[i]
+
+    def stride(self, i):
+        stride = 1
+        for size in self._shape[i + 1:]:
+            stride *= size
+        return stride
+
+
+class FakeStream:
+    cuda_stream = 0
+
+
+class LibraryTest(unittest.TestCase):
+    """That both sides mean the same structures: no plan is run."""
+
+    def setUp(self):
+        if LIBRARY is None:
+            self.skipTest('no library was given')
+        self.library = ours.Library(LIBRARY)
+
+    def problem(self, case):
+        q = FakeTensor(case.batch, case.q_len, case.q_heads, case.head_dim)
+        k = FakeTensor(case.batch, case.kv_len, case.kv_heads, case.head_dim)
+        return ours.problem(case, q, k, k, q, FakeTensor(case.batch, case.q_heads, case.q_len))
+
+    def test_a_group_makes_a_plan(self):
+        with self.library.plan([self.problem(case) for case in cases.group()], FakeStream()):
+            pass
+
+    def test_a_bad_problem_is_refused_with_a_reason(self):
+        problem = self.problem(cases.Case(8, 8, 4, 2))
+        problem.kv_heads = 3
+        with self.assertRaisesRegex(ours.Refused, 'q_heads must be a multiple of kv_heads'):
+            self.library.plan([problem], FakeStream())
+        problem = self.problem(cases.Case(8, 8, 4, 2))
+        problem.dtype = 7  # the last but one member: the layouts agree
+        with self.assertRaisesRegex(ours.Refused, 'dtype'):
+            self.library.plan([problem], FakeStream())
+
+
+if __name__ == '__main__':
+    if len(sys.argv) > 1:
+        LIBRARY = sys.argv.pop(1)
+    unittest.main()

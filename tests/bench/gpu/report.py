@@ -1,0 +1,119 @@
+"""Rows of results: tables, ratios, and whether the bars are met. Knows no torch."""
+
+import csv
+import math
+from dataclasses import dataclass, field
+
+# ours against others, at least; see bars().
+GRID_TO_FA2 = 0.90
+DECODE_TO_CUDNN = 0.85
+GROUP_TO_SINGLES = 2.0
+# Host time of a call, at most.
+SETUP_US, SETUP_US_PER_PROBLEM = 20, 1
+CLOCK_CHANGE = 1.05
+
+
+@dataclass
+class Row:
+    """One line: what each side reached, more being better unless the unit is us, ms or MB."""
+    section: str
+    name: str
+    unit: str
+    values: dict = field(default_factory=dict)  # side: value
+    timings: dict = field(default_factory=dict)  # side: timing.Timing
+    notes: list = field(default_factory=list)
+    size: int = 0  # problems, where that matters
+
+    def ratio(self, over, under):
+        """None when one was not measured."""
+        a, b = self.values.get(over), self.values.get(under)
+        return a / b if a and b else None
+
+    def clock_note(self):
+        """Why the sides may not be compared, or None."""
+        clocks = [t.mhz for t in self.timings.values() if t.mhz]
+        if len(clocks) < 2 or max(clocks) <= CLOCK_CHANGE * min(clocks):
+            return None
+        return f'clock moved: {min(clocks):.0f} to {max(clocks):.0f} MHz'
+
+
+def geomean(ratios):
+    ratios = [r for r in ratios if r]
+    return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
+
+
+def line(row, sides, against=()):
+    """A row of a table: each side's value, then ours / each of `against`."""
+    cells = [f'{row.name:34}']
+    cells += [f'{row.values[s]:10.1f}' if s in row.values else f'{"-":>10}' for s in sides]
+    for other in against:
+        ratio = row.ratio(sides[0], other)
+        cells.append(f'{ratio:10.3f}' if ratio else f'{"-":>10}')
+    notes = row.notes + [note for note in [row.clock_note()] if note]
+    return ' '.join(cells) + ''.join(f'  # {note}' for note in notes)
+
+
+def header(section, unit, sides, against=()):
+    titles = [f'{s:>10.10}' for s in sides]
+    titles += [f'{"/ " + other:>10.10}' for other in against]
+    return ' '.join([f'{section + " [" + unit + "]":34}', *titles])
+
+
+def means(rows, against):
+    """Geometric means of ours over each of `against`, by part of the names and over all."""
+    parts = {'all': rows}
+    for row in rows:
+        words = row.name.split()
+        parts.setdefault(f'{words[1]} {words[-1]}', []).append(row)
+    lines = []
+    for part, of in parts.items():
+        cells = []
+        for other in against:
+            mean = geomean(row.ratio('ours', other) for row in of)
+            cells.append(f'ours/{other} {mean:.3f}' if mean else f'ours/{other} -')
+        lines.append(f'geometric mean, {part}: ' + ', '.join(cells))
+    return lines
+
+
+def _bar(what, value, bar, most=False):
+    """A line, and whether it is met. What was not measured is not."""
+    if value is None:
+        return f'{what}: not measured', False
+    met = value <= bar if most else value >= bar
+    sign = '<=' if most else '>='
+    return f'{what}: {value:.3f}, must be {sign} {bar:g}', met
+
+
+def bars(rows):
+    """(line, met) for each bar of the sections that were run."""
+    found = []
+    of = lambda section: [row for row in rows if row.section == section]
+    if of('grid'):
+        ratios = [row.ratio('ours', 'fa2') for row in of('grid')]
+        mean = geomean(ratios) if all(ratios) else None
+        found.append(_bar('grid, geometric mean of ours/fa2', mean, GRID_TO_FA2))
+    for row in of('decode'):
+        found.append(_bar(f'{row.name}, ours/cudnn', row.ratio('ours', 'cudnn'), DECODE_TO_CUDNN))
+    for row in of('group'):
+        if row.name == 'graph':
+            found.append(_bar('one call over one by one', row.ratio('one_call', 'one_by_one'),
+                              GROUP_TO_SINGLES))
+    for row in of('setup'):
+        bar = SETUP_US + SETUP_US_PER_PROBLEM * row.size
+        found.append(_bar(f'host us of a call, {row.name}', row.values.get('ours'), bar, most=True))
+    return found
+
+
+CSV_HEADER = ['section', 'row', 'side', 'unit', 'value', 'ms', 'mhz', 'celsius', 'notes']
+
+
+def write_csv(path, rows):
+    with open(path, 'w', newline='') as file:
+        out = csv.writer(file)
+        out.writerow(CSV_HEADER)
+        for row in rows:
+            for side, value in row.values.items():
+                t = row.timings.get(side)
+                timing = [f'{t.ms:.5f}', f'{t.mhz:.0f}', f'{t.celsius:.0f}'] if t else ['', '', '']
+                out.writerow([row.section, row.name, side, row.unit, f'{value:.4f}', *timing,
+                              '; '.join(row.notes)])
