@@ -42,20 +42,27 @@ def geomean(ratios):
     return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
 
+def _width(side):
+    return max(10, len(side))
+
+
 def line(row, sides, against=()):
     """A row of a table: each side's value, then ours / each of `against`."""
     cells = [f'{row.name:34}']
-    cells += [f'{row.values[s]:10.1f}' if s in row.values else f'{"-":>10}' for s in sides]
+    for side in sides:
+        value = f'{row.values[side]:.1f}' if side in row.values else '-'
+        cells.append(f'{value:>{_width(side)}}')
     for other in against:
         ratio = row.ratio(sides[0], other)
-        cells.append(f'{ratio:10.3f}' if ratio else f'{"-":>10}')
+        value = f'{ratio:.3f}' if ratio else '-'
+        cells.append(f'{value:>{_width("/ " + other)}}')
     notes = row.notes + [note for note in [row.clock_note()] if note]
     return ' '.join(cells) + ''.join(f'  # {note}' for note in notes)
 
 
 def header(section, unit, sides, against=()):
-    titles = [f'{s:>10.10}' for s in sides]
-    titles += [f'{"/ " + other:>10.10}' for other in against]
+    titles = [f'{side:>{_width(side)}}' for side in sides]
+    titles += [f'{"/ " + other:>{_width("/ " + other)}}' for other in against]
     return ' '.join([f'{section + " [" + unit + "]":34}', *titles])
 
 

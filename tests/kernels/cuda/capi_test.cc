@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -78,59 +79,139 @@ TEST(CapiTest, SaysWhatIsWrongWithAProblem) {
   EXPECT_EQ(attnd_plan_create(unlike, 2, ATTND_AUTO, nullptr, &plan), kInvalid);
 }
 
+using Bits = std::vector<std::vector<uint8_t>>;
+
+// A group of problems, its copy on the device, and a plan for that.
 class CapiDeviceTest : public DeviceTest {
  protected:
-  // Runs the group through the C interface.
-  void RunInC(const std::vector<ForwardArgs>& group, bool each,
-              AttndEnqueued* enqueued) {
-    GroupImage image(group);
-    const size_t bytes = image.bytes().size();
-    void* memory = nullptr;
-    ASSERT_EQ(cudaMalloc(&memory, bytes), cudaSuccess);
-    ASSERT_EQ(
-        cudaMemcpy(memory, image.bytes().data(), bytes, cudaMemcpyHostToDevice),
-        cudaSuccess);
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+              cudaSuccess);
+    // Too many for one launch's parameters.
+    for (int i = 0; i < 60; ++i) {
+      DenseShape shape = SmallShape();
+      shape.q_len = 1 + i;
+      shape.kv_len = i % 10 == 0 ? 3000 : 70;
+      shape.mask.causal = i % 2 == 1;
+      problems_.push_back(std::make_unique<DenseProblem>(i, shape));
+    }
+  }
+
+  void TearDown() override {
+    if (plan_ != nullptr) attnd_plan_destroy(plan_);
+    EXPECT_TRUE(memory_ == nullptr || cudaFree(memory_) == cudaSuccess);
+    EXPECT_TRUE(stream_ == nullptr ||
+                cudaStreamDestroy(stream_) == cudaSuccess);
+  }
+
+  std::vector<ForwardArgs> Group() {
+    std::vector<ForwardArgs> group;
+    for (const auto& p : problems_) group.push_back(p->args);
+    return group;
+  }
+
+  // Outputs are NaN on the device and on the host.
+  void Upload() {
+    for (const auto& p : problems_) {
+      p->o.Poison();
+      p->lse.Poison();
+    }
+    image_ = std::make_unique<GroupImage>(Group());
+    const size_t bytes = image_->bytes().size();
+    if (memory_ == nullptr) {
+      ASSERT_EQ(cudaMalloc(&memory_, bytes), cudaSuccess);
+    }
+    ASSERT_EQ(cudaMemcpy(memory_, image_->bytes().data(), bytes,
+                         cudaMemcpyHostToDevice),
+              cudaSuccess);
+  }
+
+  void MakePlan() {
     std::vector<AttndForwardProblem> problems;
-    for (const auto& args : image.Rebind(static_cast<std::byte*>(memory))) {
+    for (const auto& args : image_->Rebind(static_cast<std::byte*>(memory_))) {
       problems.push_back(ToC(args));
     }
-    AttndPlan* plan = nullptr;
     ASSERT_EQ(attnd_plan_create(problems.data(), problems.size(), ATTND_AUTO,
-                                nullptr, &plan),
+                                stream_, &plan_),
               0)
         << attnd_last_error();
-    const auto enqueue = each ? attnd_plan_enqueue_each : attnd_plan_enqueue;
-    EXPECT_EQ(enqueue(plan, enqueued), 0) << attnd_last_error();
-    EXPECT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
-    attnd_plan_recycle(plan);
-    attnd_plan_destroy(plan);
-    std::vector<std::byte> after(bytes);
-    ASSERT_EQ(cudaMemcpy(after.data(), memory, bytes, cudaMemcpyDeviceToHost),
-              cudaSuccess);
-    EXPECT_EQ(cudaFree(memory), cudaSuccess);
-    const absl::Status status = image.TakeOutputs(after);
-    EXPECT_TRUE(status.ok()) << status;
   }
+
+  Bits Download() {
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    std::vector<std::byte> after(image_->bytes().size());
+    EXPECT_EQ(
+        cudaMemcpy(after.data(), memory_, after.size(), cudaMemcpyDeviceToHost),
+        cudaSuccess);
+    const absl::Status status = image_->TakeOutputs(after);
+    EXPECT_TRUE(status.ok()) << status;
+    return Outputs();
+  }
+
+  Bits Outputs() {
+    Bits bits;
+    for (const auto& p : problems_) {
+      bits.push_back(p->o.bytes());
+      bits.push_back(p->lse.bytes());
+    }
+    return bits;
+  }
+
+  // What the call below gives.
+  Bits Expected() {
+    const auto counts = device().Forward(Group());
+    EXPECT_TRUE(counts.ok()) << counts.status();
+    return Outputs();
+  }
+
+  cudaStream_t stream_ = nullptr;
+  std::vector<std::unique_ptr<DenseProblem>> problems_;
+  std::unique_ptr<GroupImage> image_;
+  void* memory_ = nullptr;
+  AttndPlan* plan_ = nullptr;
 };
 
 TEST_F(CapiDeviceTest, GivesTheBitsThatTheCallBelowItGives) {
-  DenseShape causal = SmallShape();
-  causal.mask.causal = true;
-  DenseProblem first(1, SmallShape()), second(2, causal);
-  const std::vector<ForwardArgs> group = {first.args, second.args};
-  const auto counts = device().Forward(group);
-  ASSERT_TRUE(counts.ok()) << counts.status();
-  const auto o = second.o.bytes();
-  const auto lse = second.lse.bytes();
-  for (bool each : {false, true}) {
-    second.o.Poison();
-    second.lse.Poison();
-    AttndEnqueued enqueued = {};
-    RunInC(group, each, &enqueued);
-    EXPECT_TRUE(second.o.bytes() == o && second.lse.bytes() == lse);
-    EXPECT_GE(enqueued.kernels, each ? 2 : counts->kernels);
-    EXPECT_GT(enqueued.host_ns, 0);
+  const Bits expected = Expected();
+  Upload();
+  MakePlan();
+  AttndEnqueued enqueued = {};
+  ASSERT_EQ(attnd_plan_enqueue(plan_, &enqueued), 0) << attnd_last_error();
+  EXPECT_TRUE(Download() == expected);
+  EXPECT_LE(enqueued.kernels, 2);
+  EXPECT_GT(enqueued.host_ns, 0);
+  attnd_plan_recycle(plan_);
+
+  Upload();
+  ASSERT_EQ(attnd_plan_enqueue_each(plan_, &enqueued), 0) << attnd_last_error();
+  EXPECT_TRUE(Download() == expected);
+  EXPECT_GE(enqueued.kernels, 60);
+}
+
+TEST_F(CapiDeviceTest, ACapturedPlanReplays) {
+  const Bits expected = Expected();
+  Upload();
+  MakePlan();
+  ASSERT_EQ(attnd_plan_enqueue(plan_, nullptr), 0) << attnd_last_error();
+  ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  attnd_plan_recycle(plan_);
+
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t replay = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal),
+            cudaSuccess);
+  EXPECT_EQ(attnd_plan_enqueue(plan_, nullptr), 0) << attnd_last_error();
+  ASSERT_EQ(cudaStreamEndCapture(stream_, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);
+  for (int run = 0; run < 3; ++run) {
+    Upload();
+    ASSERT_EQ(cudaGraphLaunch(replay, stream_), cudaSuccess);
+    EXPECT_TRUE(Download() == expected) << "replay " << run;
   }
+  EXPECT_EQ(cudaGraphExecDestroy(replay), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
 }
 
 }  // namespace
