@@ -2,10 +2,11 @@
 // to how far a plain f32 computation of the same is, and from what a model
 // computed itself.
 //
-//   oracle_check DATA RESULTS [--all]
+//   oracle_check DATA RESULTS [--all|--forward]
 //
 // DATA holds q, k, v, d_o and the model's own o, lse, dq, dk, dv (.npy, f32);
-// RESULTS any of o, lse, dq, dk, dv, but at least one, or with --all every one.
+// RESULTS any of o, lse, dq, dk, dv, but at least one; with --all every one,
+// with --forward o and lse.
 // Gradients are taken to have been computed from the o and lse in RESULTS.
 // Exits with 1 when a result is further from the oracle than the service's
 // contract allows:
@@ -92,8 +93,13 @@ bool Within(const Error& error, const Error& plain,
 
 class Check {
  public:
-  Check(std::string data, std::string results, bool all)
-      : data_(std::move(data)), results_(std::move(results)), all_(all) {}
+  using Names = std::vector<const char*>;
+
+  // None of `required` may be missing from `results`.
+  Check(std::string data, std::string results, Names required)
+      : data_(std::move(data)),
+        results_(std::move(results)),
+        required_(std::move(required)) {}
 
   // Reads DATA and computes what results are compared with.
   absl::Status Prepare();
@@ -118,7 +124,7 @@ class Check {
                           const std::vector<double>& exact, bool& agrees);
 
   const std::string data_, results_;
-  const bool all_;
+  const Names required_;
   Array q_, k_, v_;
   std::vector<KvSegment> segments_;
   Problem problem_;
@@ -139,14 +145,14 @@ absl::Status Check::Read(const std::string& path, int rank, Array& array) {
 }
 
 absl::Status Check::CheckPresence() const {
-  int present = 0;
-  for (const char* name : {"o", "lse", "dq", "dk", "dv"}) {
-    present += HasResult(name);
-    if (all_ && !HasResult(name)) {
+  for (const char* name : required_) {
+    if (!HasResult(name)) {
       return absl::NotFoundError(absl::StrCat(Result(name), ": missing"));
     }
   }
-  if (present > 0) return absl::OkStatus();
+  for (const char* name : {"o", "lse", "dq", "dk", "dv"}) {
+    if (HasResult(name)) return absl::OkStatus();
+  }
   return absl::NotFoundError(absl::StrCat(results_, ": no results"));
 }
 
@@ -259,8 +265,9 @@ absl::Status Check::Compare(bool& agrees) {
   return s;
 }
 
-int Run(const std::string& data, const std::string& results, bool all) {
-  Check check(data, results, all);
+int Run(const std::string& data, const std::string& results,
+        const Check::Names& required) {
+  Check check(data, results, required);
   bool agrees = true;
   absl::Status status = check.Prepare();
   if (status.ok()) status = check.Compare(agrees);
@@ -275,13 +282,17 @@ int Run(const std::string& data, const std::string& results, bool all) {
 }  // namespace attnd
 
 int main(int argc, char** argv) {
-  const bool all = argc == 4 && std::strcmp(argv[3], "--all") == 0;
-  if (argc != 3 && !all) {
+  attnd::Check::Names required;
+  const std::string flag = argc == 4 ? argv[3] : "";
+  if (flag == "--all") required = {"o", "lse", "dq", "dk", "dv"};
+  if (flag == "--forward") required = {"o", "lse"};
+  if (argc != 3 && required.empty()) {
     std::cerr
-        << "usage: oracle_check DATA RESULTS [--all]\n"
+        << "usage: oracle_check DATA RESULTS [--all|--forward]\n"
            "Compares .npy results with the float64 oracle and with the "
-           "model's own values in DATA. With --all none may be missing.\n";
+           "model's own values in DATA. With --all none may be missing, with "
+           "--forward neither o nor lse.\n";
     return 2;
   }
-  return attnd::Run(argv[1], argv[2], all);
+  return attnd::Run(argv[1], argv[2], required);
 }

@@ -61,6 +61,14 @@ TEST_F(OracleCheckTest, AnyMissingResultFailsWhenAllAreAskedFor) {
   }
 }
 
+TEST_F(OracleCheckTest, ForwardNeedsItsTwoResultsAlone) {
+  Copy("o", "o");
+  EXPECT_EQ(Check({"--forward"}).exit_status, 1);
+  Copy("lse", "lse");
+  const Ran ran = Check({"--forward"});
+  EXPECT_EQ(ran.exit_status, 0) << ran.output;
+}
+
 TEST_F(OracleCheckTest, SomeResultsWillDoButNotNone) {
   EXPECT_EQ(Check({}).exit_status, 1);
   Copy("o", "o");
