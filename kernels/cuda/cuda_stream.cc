@@ -10,6 +10,10 @@
 namespace attnd::cuda {
 namespace {
 
+// Scratch that a stream keeps between batches. What one huge request took, of
+// the naive algorithm say, must not be missing to all others for ever.
+constexpr int64_t kKeptWorkspaceBytes = int64_t{256} << 20;
+
 // For calls that ask for no memory of their own: if one fails for want of it,
 // the stream is no longer in a known state.
 absl::Status Broken(absl::Status status) {
@@ -77,7 +81,7 @@ absl::Status CudaStream::Forward(absl::Span<const ForwardArgs> group,
                                  const GroupOptions& options) {
   absl::Status status = Enter(&PhaseTimes::compute);
   if (!status.ok()) return status;
-  return EnqueueForward(group, options.algorithm, workspace_).status();
+  return EnqueueForward(group, options.algorithm, *workspace_).status();
 }
 
 absl::Status CudaStream::Backward(absl::Span<const BackwardArgs>,
@@ -100,7 +104,7 @@ absl::StatusOr<PhaseTimes> CudaStream::Wait() {
   absl::StatusOr<PhaseTimes> times = clock_.Finish();
   if (!times.ok()) return Broken(times.status());
   staging_->Rewind();
-  workspace_.Recycle();
+  workspace_->Recycle();
   return times;
 }
 
@@ -108,6 +112,9 @@ void CudaStream::Reset() {
   UseDevice(device_).IgnoreError();
   inputs_.Reset();
   outputs_.Reset();
+  if (workspace_->device_bytes() > kKeptWorkspaceBytes) {
+    workspace_.emplace(stream_.get());
+  }
 }
 
 }  // namespace attnd::cuda

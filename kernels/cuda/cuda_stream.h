@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <optional>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/device_arena.h"
@@ -60,8 +61,8 @@ class CudaStream : public Stream {
   const int device_;
   const Handle stream_;
   std::unique_ptr<Staging> staging_;
-  DeviceArena inputs_, outputs_;  // each contiguous: see Staging::Copy
-  Workspace workspace_;
+  DeviceArena inputs_, outputs_;        // each contiguous: see Staging::Copy
+  std::optional<Workspace> workspace_;  // never empty
   PhaseClock clock_;
 };
 

@@ -118,6 +118,18 @@ TEST_F(FakeRuntimeTest, ManyTinyTensorsAreOneAllocationAndOneCopy) {
   EXPECT_EQ(FakeCuda().device_blocks_ever, before.device_blocks_ever + 1);
 }
 
+TEST_F(FakeRuntimeTest, KeepsLittleScratch) {
+  const int64_t before = FakeCuda().device_bytes;
+  next_scratch = 300 * kMiB;
+  ASSERT_TRUE(Forward().ok());
+  ASSERT_TRUE(stream_->Wait().ok());
+  stream_->Reset();
+  next_scratch = kMiB;
+  ASSERT_TRUE(Forward().ok());
+  ASSERT_TRUE(stream_->Wait().ok());
+  EXPECT_LT(FakeCuda().device_bytes, before + 10 * kMiB);
+}
+
 TEST_F(FakeRuntimeTest, NoDeviceMemoryIsNoFault) {
   testing::SetFakeDeviceMemory(4 * kMiB);
   EXPECT_EQ(Upload(5 * kMiB).code(), absl::StatusCode::kResourceExhausted);

@@ -1,0 +1,192 @@
+// The backend on a GPU, but for what its kernels compute.
+
+#include "kernels/cuda/cuda_backend.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace attnd {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+// What tensors and workspaces take of the device's pool now.
+int64_t PoolBytes(int device) {
+  cudaMemPool_t pool = nullptr;
+  uint64_t used = 0;
+  EXPECT_EQ(cudaDeviceGetDefaultMemPool(&pool, device), cudaSuccess);
+  EXPECT_EQ(cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used),
+            cudaSuccess);
+  return static_cast<int64_t>(used);
+}
+
+// 64 rows and columns of one head over zeros: every LSE is ln 64, O is 0.
+struct SmallForward {
+  explicit SmallForward(std::byte* device) {
+    segment.k = segment.v = {device, DType::kBF16, 0, 64, 64};
+    segment.len = 64;
+    args.problem.batch = 1;
+    args.problem.q_len = 64;
+    args.problem.q_heads = args.problem.kv_heads = 1;
+    args.problem.head_dim = args.problem.value_dim = 64;
+    args.problem.q = segment.k;
+    args.problem.kv = {&segment, 1};
+  }
+
+  static constexpr int64_t kBytes = 64 * 64 * 2;
+  KvSegment segment;
+  ForwardArgs args;
+};
+
+class CudaBackendTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (CudaDeviceCount() == 0) GTEST_SKIP() << "no GPU here";
+    auto backends = CreateCudaBackends({});
+    ASSERT_TRUE(backends.ok()) << backends.status();
+    backends_ = *std::move(backends);
+    backend_ = backends_.front().get();
+  }
+
+  std::vector<std::unique_ptr<Backend>> backends_;
+  Backend* backend_ = nullptr;
+};
+
+TEST_F(CudaBackendTest, OneForEveryGpu) {
+  EXPECT_EQ(backends_.size(), CudaDeviceCount());
+  for (const auto& backend : backends_) {
+    const DeviceInfo& device = backend->device();
+    EXPECT_EQ(device.kind, "cuda");
+    EXPECT_FALSE(device.name.empty());
+    EXPECT_GT(device.memory_bytes, int64_t{1} << 30);
+    EXPECT_TRUE(backend->NewStream().ok());
+  }
+}
+
+TEST_F(CudaBackendTest, ThoseThatAreNamedInThatOrder) {
+  const int index = backend_->device().index;
+  CudaOptions options;
+  options.devices = {index};
+  const auto one = CreateCudaBackends(options);
+  ASSERT_TRUE(one.ok()) << one.status();
+  ASSERT_EQ(one->size(), 1);
+  EXPECT_EQ(one->front()->device().index, index);
+  options.devices = {index, 4096};
+  const absl::Status missing = CreateCudaBackends(options).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("4096"));
+}
+
+TEST_F(CudaBackendTest, SaysWhatItRuns) {
+  const SmallForward small(nullptr);
+  const Problem& problem = small.args.problem;
+  for (const Algorithm algorithm :
+       {Algorithm::kAuto, Algorithm::kNaive, Algorithm::kFlashAttention1,
+        Algorithm::kFlashAttention2}) {
+    const GroupOptions options{algorithm};
+    EXPECT_TRUE(backend_->Supports(Op::kForward, problem, options).ok());
+    const KernelInfo kernel = backend_->Kernel(Op::kForward, problem, options);
+    EXPECT_THAT(kernel.name, StartsWith("cuda/"));
+    EXPECT_NE(kernel.algorithm, Algorithm::kAuto);
+    EXPECT_GE(backend_->ScratchBytes(Op::kForward, problem, options), 0);
+    EXPECT_GT(backend_->CostFlops(Op::kForward, problem, options), 0);
+    const absl::Status backward =
+        backend_->Supports(Op::kBackward, problem, options);
+    EXPECT_EQ(backward.code(), absl::StatusCode::kUnimplemented);
+    // What deploy/real_data.sh looks for.
+    EXPECT_THAT(std::string(backward.message()),
+                StartsWith("no kernel for backward on cuda"));
+  }
+}
+
+TEST_F(CudaBackendTest, HostMemoryIsPinnedAndOutlivesTheBackend) {
+  std::shared_ptr<HostMemory> memory = backend_->host_memory();
+  std::byte* block = memory->Allocate(3 * kMiB);
+  ASSERT_NE(block, nullptr);
+  cudaPointerAttributes attributes;
+  ASSERT_EQ(cudaPointerGetAttributes(&attributes, block), cudaSuccess);
+  EXPECT_EQ(attributes.type, cudaMemoryTypeHost);
+  backends_.clear();
+  std::memset(block, 1, 3 * kMiB);
+  std::thread([&] { memory->Free(block, 3 * kMiB); }).join();
+  EXPECT_EQ(memory->Allocate(3 * kMiB), block);
+  memory->Free(block, 3 * kMiB);
+}
+
+TEST_F(CudaBackendTest, RunsABatch) {
+  const auto stream = backend_->NewStream().value();
+  const auto memory = backend_->host_memory();
+  std::byte* host = memory->Allocate(64 * 4);
+  const HostSpan lse(host, 64 * 4);
+  const std::vector<std::byte> zeros(SmallForward::kBytes);
+  const ConstHostSpan span(zeros);
+  for (int batch = 0; batch < 3; ++batch) {
+    std::byte* device = stream->Allocate(SmallForward::kBytes).value();
+    std::byte* out = stream->MapOutput(lse).value();
+    SmallForward small(device);
+    small.args.lse = {reinterpret_cast<float*>(out), 64, 64};
+    ASSERT_TRUE(stream->Upload({&span, 1}, device).ok());
+    ASSERT_TRUE(stream->Forward({&small.args, 1}, {}).ok());
+    ASSERT_TRUE(stream->Download(out, lse).ok());
+    const PhaseTimes times = stream->Wait().value();
+    stream->Reset();
+    EXPECT_GT(times.upload, absl::ZeroDuration());
+    EXPECT_GT(times.compute, absl::ZeroDuration());
+    EXPECT_GT(times.download, absl::ZeroDuration());
+    const float* got = reinterpret_cast<const float*>(lse.data());
+    for (int i = 0; i < 64; ++i) ASSERT_NEAR(got[i], std::log(64.0f), 1e-5);
+  }
+  memory->Free(host, 64 * 4);
+}
+
+TEST_F(CudaBackendTest, TensorsComeBackWithReset) {
+  const int device = backend_->device().index;
+  const auto stream = backend_->NewStream().value();
+  const int64_t before = PoolBytes(device);
+  ASSERT_TRUE(stream->Allocate(100 * kMiB).ok());
+  std::byte here{};
+  ASSERT_TRUE(stream->MapOutput(HostSpan(&here, 50 * kMiB)).ok());
+  EXPECT_GE(PoolBytes(device), before + 150 * kMiB);
+  ASSERT_TRUE(stream->Wait().ok());
+  stream->Reset();
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(PoolBytes(device), before);
+}
+
+// All of the device's memory but a little is taken by someone else.
+TEST_F(CudaBackendTest, AFullDeviceIsResourceExhaustedUntilItIsNot) {
+  ASSERT_EQ(cudaSetDevice(backend_->device().index), cudaSuccess);
+  const auto stream = backend_->NewStream().value();
+  std::vector<void*> taken;
+  for (size_t chunk = size_t{64} << 30; chunk >= 64 * kMiB;) {
+    void* memory = nullptr;
+    if (cudaMalloc(&memory, chunk) == cudaSuccess) {
+      taken.push_back(memory);
+    } else {
+      (void)cudaGetLastError();
+      chunk /= 2;
+    }
+  }
+  // More than the pool can have kept.
+  const int64_t much = int64_t{5} << 30;
+  EXPECT_EQ(stream->Allocate(much).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  for (void* memory : taken) EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_TRUE(stream->Allocate(much).ok());
+  EXPECT_TRUE(stream->Wait().ok());
+  stream->Reset();
+}
+
+}  // namespace
+}  // namespace attnd
