@@ -1,0 +1,340 @@
+// The server library on real GPUs, over real gRPC, next to the reference.
+
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/dtype.h"
+#include "proto/status.h"
+#include "server/devices.h"
+#include "server/server.h"
+#include "tests/integration/http_get.h"
+#include "tests/integration/rpc.h"
+#include "tests/kernels/cuda/device_fault.h"
+#include "tests/server/bad_requests.h"
+
+namespace attnd::testing {
+namespace {
+
+namespace pb = ::attn::v1;
+using server::Server;
+using server::ServerOptions;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Shape {
+  int64_t batch, q_len, kv_len, q_heads, kv_heads, head_dim, value_dim;
+  bool causal = false;
+};
+
+DType ToDType(pb::DataType type) {
+  return type == pb::DATA_TYPE_F32   ? DType::kF32
+         : type == pb::DATA_TYPE_F16 ? DType::kF16
+                                     : DType::kBF16;
+}
+
+pb::Tensor RandomTensor(const std::vector<int64_t>& shape, pb::DataType type) {
+  pb::Tensor tensor = server::RandomTensor(shape);
+  const std::string floats = tensor.data();
+  const DType dtype = ToDType(type);
+  std::string& data = *tensor.mutable_data();
+  data.resize(floats.size() / 4 * SizeOf(dtype));
+  for (size_t i = 0; i < floats.size() / 4; ++i) {
+    float value = 0;
+    std::memcpy(&value, floats.data() + 4 * i, 4);
+    StoreElement(data.data(), dtype, i, value);
+  }
+  tensor.set_dtype(type);
+  return tensor;
+}
+
+pb::ForwardRequest MakeRequest(const Shape& s, pb::DataType type) {
+  pb::ForwardRequest request;
+  *request.mutable_q() =
+      RandomTensor({s.batch, s.q_len, s.q_heads, s.head_dim}, type);
+  *request.mutable_k() =
+      RandomTensor({s.batch, s.kv_len, s.kv_heads, s.head_dim}, type);
+  *request.mutable_v() =
+      RandomTensor({s.batch, s.kv_len, s.kv_heads, s.value_dim}, type);
+  request.mutable_attention()->mutable_mask()->set_causal(s.causal);
+  request.mutable_o()->set_dtype(pb::DATA_TYPE_F32);
+  return request;
+}
+
+// Both of f32.
+float LargestDifference(const std::string& a, const std::string& b) {
+  EXPECT_EQ(a.size(), b.size());
+  float largest = 0;
+  for (size_t i = 0; i + 4 <= std::min(a.size(), b.size()); i += 4) {
+    float x = 0, y = 0;
+    std::memcpy(&x, a.data() + i, 4);
+    std::memcpy(&y, b.data() + i, 4);
+    if (x == y) continue;  // infinities
+    const float difference = std::abs(x - y);
+    largest = std::isnan(difference) ? INFINITY : std::max(largest, difference);
+  }
+  return largest;
+}
+
+std::unique_ptr<Server> StartServer(
+    std::vector<std::unique_ptr<Backend>> devices,
+    server::DeviceOptions::Kind kind, int64_t memory_limit) {
+  ServerOptions options;
+  options.memory_limit_bytes = memory_limit;
+  options.metrics_port = 0;
+  options.scheduler = server::SchedulerDefaults(kind);
+  auto server = Server::Start(options, std::move(devices));
+  EXPECT_TRUE(server.ok()) << server.status();
+  return *std::move(server);
+}
+
+std::unique_ptr<Server> StartOnFirstGpu(int64_t memory_limit = int64_t{4}
+                                                               << 30) {
+  auto gpus = CreateCudaBackends({});
+  EXPECT_TRUE(gpus.ok()) << gpus.status();
+  gpus->resize(1);
+  return StartServer(*std::move(gpus), server::DeviceOptions::Kind::kCuda,
+                     memory_limit);
+}
+
+std::shared_ptr<grpc::Channel> ConnectTo(const Server& server) {
+  return Connect(absl::StrCat("127.0.0.1:", server.port()));
+}
+
+class GpuServingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (CudaDeviceCount() == 0) GTEST_SKIP() << "no GPU here";
+    gpu_ = StartOnFirstGpu();
+    channel_ = ConnectTo(*gpu_);
+    std::vector<std::unique_ptr<Backend>> cpus;
+    cpus.push_back(CreateCpuBackend({}).value());
+    // With the same limits, so that refusals have the same words.
+    cpu_ = StartServer(std::move(cpus), server::DeviceOptions::Kind::kCuda,
+                       int64_t{4} << 30);
+    reference_ = ConnectTo(*cpu_);
+  }
+
+  // As the naive algorithm of the reference has it.
+  pb::ForwardResponse Reference(pb::ForwardRequest request) {
+    request.mutable_options()->set_algorithm(pb::ALGORITHM_NAIVE);
+    pb::ForwardResponse response;
+    const absl::Status status = Forward(reference_, request, response);
+    EXPECT_TRUE(status.ok()) << status;
+    return response;
+  }
+
+  void ExpectLikeReference(const pb::ForwardRequest& request,
+                           const pb::ForwardResponse& got) {
+    const float tolerance = request.q().dtype() == pb::DATA_TYPE_F32   ? 1e-4
+                            : request.q().dtype() == pb::DATA_TYPE_F16 ? 5e-3
+                                                                       : 4e-2;
+    const pb::ForwardResponse expected = Reference(request);
+    EXPECT_LE(LargestDifference(got.o().data(), expected.o().data()),
+              tolerance);
+    EXPECT_LE(LargestDifference(got.lse().data(), expected.lse().data()), 1e-4);
+  }
+
+  std::unique_ptr<Server> gpu_, cpu_;
+  std::shared_ptr<grpc::Channel> channel_, reference_;
+};
+
+constexpr Shape kShapes[] = {
+    {1, 1, 1, 1, 1, 64, 64},
+    {2, 100, 100, 4, 4, 64, 64, true},
+    {1, 257, 300, 8, 2, 128, 128},
+    {3, 1, 700, 8, 1, 128, 128, true},
+    {1, 70, 90, 2, 2, 40, 24},
+    {1, 33, 65, 3, 3, 1, 256},
+    {1, 300, 200, 2, 1, 192, 128, true},
+    {1, 128, 128, 2, 2, 256, 256},
+    {1, 5, 0, 2, 2, 64, 64},
+    {2, 0, 5, 2, 2, 64, 64},
+};
+constexpr pb::DataType kTypes[] = {pb::DATA_TYPE_F32, pb::DATA_TYPE_F16,
+                                   pb::DATA_TYPE_BF16};
+
+TEST_F(GpuServingTest, ForwardAgreesWithTheReference) {
+  for (const Shape& shape : kShapes) {
+    for (pb::DataType type : kTypes) {
+      SCOPED_TRACE(absl::StrCat("q_len ", shape.q_len, " head_dim ",
+                                shape.head_dim, " type ", type));
+      const pb::ForwardRequest request = MakeRequest(shape, type);
+      pb::ForwardResponse response;
+      const absl::Status status = Forward(channel_, request, response);
+      ASSERT_TRUE(status.ok()) << status;
+      ExpectLikeReference(request, response);
+      EXPECT_THAT(response.report().device(), StartsWith("cuda:0 NVIDIA"));
+      EXPECT_GT(response.report().phases().queue_ns(), 0);
+    }
+  }
+}
+
+TEST_F(GpuServingTest, SoDoTheAlgorithmsOfThePapers) {
+  for (pb::Algorithm algorithm :
+       {pb::ALGORITHM_NAIVE, pb::ALGORITHM_FLASH_ATTENTION_1,
+        pb::ALGORITHM_FLASH_ATTENTION_2}) {
+    for (pb::DataType type : kTypes) {
+      SCOPED_TRACE(absl::StrCat("algorithm ", algorithm, " type ", type));
+      pb::ForwardRequest request = MakeRequest(kShapes[2], type);
+      request.mutable_options()->set_algorithm(algorithm);
+      pb::ForwardResponse response;
+      const absl::Status status = Forward(channel_, request, response);
+      ASSERT_TRUE(status.ok()) << status;
+      ExpectLikeReference(request, response);
+      EXPECT_EQ(response.report().algorithm(), algorithm);
+      EXPECT_THAT(response.report().kernel(), StartsWith("cuda/"));
+      EXPECT_GT(response.report().phases().upload_ns(), 0);
+      EXPECT_GT(response.report().phases().compute_ns(), 0);
+      EXPECT_GT(response.report().phases().download_ns(), 0);
+    }
+  }
+}
+
+TEST_F(GpuServingTest, AnswersAreTheSameBitsUnderLoad) {
+  std::vector<pb::ForwardRequest> requests;
+  std::vector<pb::ForwardResponse> alone;
+  for (const Shape& shape : kShapes) {
+    requests.push_back(MakeRequest(shape, pb::DATA_TYPE_BF16));
+    alone.emplace_back();
+    ASSERT_TRUE(Forward(channel_, requests.back(), alone.back()).ok());
+  }
+  std::vector<std::unique_ptr<PendingForward>> calls;
+  for (int i = 0; i < 200; ++i) {
+    calls.push_back(std::make_unique<PendingForward>(
+        channel_, requests[i % requests.size()]));
+  }
+  int most = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ASSERT_TRUE(calls[i]->Wait().ok()) << calls[i]->Wait();
+    const pb::ForwardResponse& got = calls[i]->response();
+    const pb::ForwardResponse& expected = alone[i % requests.size()];
+    EXPECT_TRUE(got.o().data() == expected.o().data()) << i;
+    EXPECT_TRUE(got.lse().data() == expected.lse().data()) << i;
+    most = std::max(most, got.report().batch_requests());
+  }
+  RecordProperty("largest_group", most);
+}
+
+TEST_F(GpuServingTest, BackwardIsUnimplemented) {
+  const absl::Status status = RawCall(
+      channel_, Op::kBackward, server::GoodBackward().SerializeAsString());
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("no kernel for backward on cuda"));
+}
+
+TEST_F(GpuServingTest, BadRequestsAreRefusedAsOnTheCpu) {
+  for (const server::BadRequest& bad : server::BadRequests()) {
+    const absl::Status status = RawCall(channel_, bad.op, bad.bytes);
+    EXPECT_EQ(server::Mismatch(bad, status), "") << bad.name << status;
+    EXPECT_EQ(status, RawCall(reference_, bad.op, bad.bytes)) << bad.name;
+  }
+  EXPECT_EQ(Health(channel_), "SERVING");
+}
+
+TEST_F(GpuServingTest, EveryoneIsToldWhichDeviceItIs) {
+  pb::GetServerInfoResponse info;
+  grpc::ClientContext context;
+  const auto stub = pb::AttentionService::NewStub(channel_);
+  ASSERT_TRUE(stub->GetServerInfo(&context, {}, &info).ok());
+  ASSERT_EQ(info.devices_size(), 1);
+  EXPECT_EQ(info.devices(0).kind(), "cuda");
+  EXPECT_EQ(info.devices(0).index(), 0);
+  EXPECT_THAT(info.devices(0).name(), StartsWith("NVIDIA"));
+  EXPECT_THAT(gpu_->Describe(),
+              ::testing::Contains(HasSubstr("device cuda:0 NVIDIA")));
+  EXPECT_THAT(HttpGet(gpu_->metrics_port(), "/metrics"),
+              HasSubstr("attnd_device_in_service{device=\"cuda:0\"} 1"));
+}
+
+// All that is left of the device's memory, but less than 512 MiB.
+class Hog {
+ public:
+  Hog() {
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    for (size_t chunk = size_t{64} << 30; chunk >= size_t{256} << 20;) {
+      void* memory = nullptr;
+      if (cudaMalloc(&memory, chunk) == cudaSuccess) {
+        taken_.push_back(memory);
+      } else {
+        (void)cudaGetLastError();
+        chunk /= 2;
+      }
+    }
+  }
+  ~Hog() {
+    for (void* memory : taken_) EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  }
+
+ private:
+  std::vector<void*> taken_;
+};
+
+TEST_F(GpuServingTest, NoDeviceMemoryIsResourceExhaustedWithARetryDelay) {
+  // The account lets through what the device has not.
+  gpu_ = StartOnFirstGpu(int64_t{1} << 40);
+  channel_ = ConnectTo(*gpu_);
+  // Scores of 8 GiB and more, over little input.
+  pb::ForwardRequest request =
+      MakeRequest({1, 16384, 16384, 16, 16, 8, 8}, pb::DATA_TYPE_F16);
+  request.mutable_options()->set_algorithm(pb::ALGORITHM_NAIVE);
+  pb::ForwardResponse response;
+  {
+    const Hog hog;
+    const absl::Status status = Forward(channel_, request, response);
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+    EXPECT_TRUE(wire::RetryDelay(status).has_value()) << status;
+    EXPECT_EQ(Health(channel_), "SERVING");
+  }
+  const absl::Status status = Forward(channel_, request, response);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+// In a process of its own, which it leaves without a GPU.
+void ServeThroughAFault() {
+  const std::unique_ptr<Server> server = StartOnFirstGpu();
+  const std::shared_ptr<grpc::Channel> channel = ConnectTo(*server);
+  const pb::ForwardRequest request =
+      MakeRequest(kShapes[1], pb::DATA_TYPE_BF16);
+  pb::ForwardResponse response;
+  Require(Forward(channel, request, response).ok(), "it serves");
+  auto gpus = CreateCudaBackends({});
+  Require(gpus.ok(), "there is a GPU");
+  auto stream = gpus->front()->NewStream();
+  Require(stream.ok(), "there is a stream");
+  Require(absl::IsInternal(BreakDevice(**stream)), "it breaks");
+
+  const absl::Status hit = Forward(channel, request, response);
+  Require(absl::IsInternal(hit), "the batch that it hits fails");
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (Health(channel) != "NOT_SERVING" && absl::Now() < deadline) {
+  }
+  Require(Health(channel) == "NOT_SERVING", "health turns");
+  Require(absl::IsUnavailable(Forward(channel, request, response)),
+          "nothing is left to serve");
+  Require(!server->stats().device_in_service[0], "the device is out");
+  Require(server->stats().account_bytes == 0, "no byte is held");
+  std::_Exit(0);
+}
+
+TEST(GpuServingDeathTest, AFaultTakesTheDeviceOutOfService) {
+  if (CudaDeviceCount() == 0) GTEST_SKIP() << "no GPU here";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(ServeThroughAFault(), ::testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace attnd::testing
