@@ -2,8 +2,8 @@
 #define ATTND_KERNELS_CUDA_DESCRIPTOR_H_
 
 // A group of problems as the device sees it: plain data in one block of memory,
-// whose parts name each other by their offset in it. pack.h makes it, sequence.h
-// reads it.
+// whose parts name each other by their offset in it. pack.h makes it,
+// sequence.h reads it.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,15 +22,15 @@ struct DeviceSegment {
   int64_t len = 0;
   int64_t start = 0, stride = 1;
   int64_t bias_column = 0;  // where the segment begins in a row of the bias
-  BlobOffset lens = 0;    // int64_t[batch]; absent: all len
-  BlobOffset starts = 0;  // int64_t[batch]; absent: all start
+  BlobOffset lens = 0;      // int64_t[batch]; absent: all len
+  BlobOffset starts = 0;    // int64_t[batch]; absent: all start
 };
 
 struct DeviceProblem {
   ConstTensorView q;  // [batch, q_len, q_heads, head_dim]
-  TensorView o;       // [batch, q_len, q_heads, value_dim], as Q or f32, or null
-  RowView lse;        // [batch, q_heads, q_len], or null
-  BiasView bias;      // [batch, q_heads, q_len, all segments' tokens], or null
+  TensorView o;   // [batch, q_len, q_heads, value_dim], as Q or f32, or null
+  RowView lse;    // [batch, q_heads, q_len], or null
+  BiasView bias;  // [batch, q_heads, q_len, all segments' tokens], or null
   int64_t batch = 0, q_len = 0;
   int64_t q_start = 0, q_stride = 1;
   int64_t left = -1, right = -1;  // as RowIntervals has them
@@ -51,9 +51,9 @@ struct DeviceProblem {
 struct TileRun {
   int64_t first_tile = 0;
   int64_t first_record = 0;  // of the run's partial results, in scratch
-  BlobOffset problem = 0;  // DeviceProblem
-  int32_t row_blocks = 0;  // of a sequence's head, or group of heads
-  int32_t splits = 1;      // parts that the columns of a row are cut into
+  BlobOffset problem = 0;    // DeviceProblem
+  int32_t row_blocks = 0;    // of a sequence's head, or group of heads
+  int32_t splits = 1;        // parts that the columns of a row are cut into
 };
 
 // What a grouped kernel gets. A small block travels in here, a larger one is

@@ -14,6 +14,11 @@ __device__ inline uint32_t SharedAddress(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
+// Copies 16 bytes to shared memory. Both addresses are multiples of 16.
+__device__ inline void CpAsync16(uint32_t to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)
+               : "memory");
+}
 // Copies `bytes` (0..16) to 16 bytes of shared memory and zeros the rest. Both
 // addresses are multiples of 16.
 __device__ inline void CpAsync16(uint32_t to, const void* from, int bytes) {
@@ -47,8 +52,8 @@ __device__ inline uint4 LoadShared16(uint32_t from) {
   return data;
 }
 
-// Four 8x8 matrices of 16-bit elements; lanes 8n..8n+7 give the rows of the nth.
-// Lane t gets elements 2(t%4), 2(t%4)+1 of row t/4 of each.
+// Four 8x8 matrices of 16-bit elements; lanes 8n..8n+7 give the rows of the
+// nth. Lane t gets elements 2(t%4), 2(t%4)+1 of row t/4 of each.
 __device__ inline void Ldmatrix(uint32_t (&r)[4], uint32_t address) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -71,9 +76,8 @@ template <class T>
 __device__ void Mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                     uint32_t b1);
 template <>
-__device__ inline void Mma<__nv_bfloat16>(float (&c)[4],
-                                          const uint32_t (&a)[4], uint32_t b0,
-                                          uint32_t b1) {
+__device__ inline void Mma<__nv_bfloat16>(float (&c)[4], const uint32_t (&a)[4],
+                                          uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])

@@ -10,6 +10,9 @@ namespace {
 
 // The first allocation of each kind: enough for most groups.
 constexpr int64_t kLeastBytes = int64_t{64} << 10;
+// A buffer grows by doubling up to here, and no larger one is kept for long: a
+// baseline's matrices are too large to be held by every stream.
+constexpr int64_t kKeptBytes = int64_t{64} << 20;
 
 }  // namespace
 
@@ -20,10 +23,11 @@ Workspace::~Workspace() {
   for (const Buffer& buffer : pinned_) cudaFreeHost(buffer.data);
 }
 
-// Replaces the buffer by one twice as large, or more. What is enqueued goes on
+// Replaces the buffer by a larger one. What is enqueued goes on
 // using the old one: the stream frees it after that.
 absl::Status Workspace::Grow(Buffer& buffer, int64_t bytes) {
-  bytes = std::max({bytes, 2 * buffer.bytes, kLeastBytes});
+  bytes =
+      std::max({bytes, std::min(2 * buffer.bytes, kKeptBytes), kLeastBytes});
   if (buffer.data != nullptr) cudaFreeAsync(buffer.data, stream_);
   buffer = {};
   void* data = nullptr;
@@ -77,9 +81,9 @@ absl::StatusOr<uint32_t*> Workspace::Counters(int64_t count) {
   if (counters_.bytes < bytes) {
     absl::Status status = Grow(counters_, bytes);
     if (status.ok()) {
-      status = ToStatus(
-          cudaMemsetAsync(counters_.data, 0, counters_.bytes, stream_),
-          "clearing counters");
+      status =
+          ToStatus(cudaMemsetAsync(counters_.data, 0, counters_.bytes, stream_),
+                   "clearing counters");
     }
     if (!status.ok()) return status;
   }
@@ -93,6 +97,10 @@ void Workspace::Recycle() {
     pinned_.pop_front();
   }
   pinned_used_ = 0;
+  if (scratch_.bytes > kKeptBytes) {
+    cudaFreeAsync(scratch_.data, stream_);
+    scratch_ = {};
+  }
 }
 
 int64_t Workspace::device_bytes() const {

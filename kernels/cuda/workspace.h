@@ -2,7 +2,8 @@
 #define ATTND_KERNELS_CUDA_WORKSPACE_H_
 
 // The memory that launches on one CUDA stream need beside their tensors. It
-// only grows, so that a warm stream allocates nothing.
+// grows and stays, so that a warm stream allocates nothing; only scratch beyond
+// 64 MiB goes back to the device's pool once it has been used.
 
 #include <cuda_runtime_api.h>
 
@@ -17,8 +18,8 @@
 
 namespace attnd::cuda {
 
-// For one thread at a time, with the stream's device current. RESOURCE_EXHAUSTED
-// when there is no memory now.
+// For one thread at a time, with the stream's device current.
+// RESOURCE_EXHAUSTED when there is no memory now.
 class Workspace {
  public:
   explicit Workspace(cudaStream_t stream) : stream_(stream) {}
@@ -33,7 +34,8 @@ class Workspace {
   // what is enqueued from then until the next call. The host's side is copied
   // at once and then stays as it is until Recycle, so that a captured graph can
   // replay the copy.
-  absl::StatusOr<const std::byte*> CopyToDevice(const std::vector<std::byte>& block);
+  absl::StatusOr<const std::byte*> CopyToDevice(
+      const std::vector<std::byte>& block);
 
   // Device memory for what is enqueued until the next call; undefined contents.
   absl::StatusOr<std::byte*> Scratch(int64_t bytes);

@@ -16,8 +16,8 @@ namespace attnd::cuda::sm80 {
 struct RowBlock {
   Sequence sequence;
   int64_t kv_head;
-  int64_t first_row, last_row;        // both included
-  int64_t first_column, end_column;   // of the sequence's, segment after segment
+  int64_t first_row, last_row;       // both included
+  int64_t first_column, end_column;  // of the sequence's, segment after segment
 };
 
 // A segment as a team sees it; kept in shared memory, as a kernel that keeps
@@ -37,13 +37,14 @@ __device__ inline Interval Both(Interval a, Interval b) {
   return {max(a.lo, b.lo), min(a.hi, b.hi)};
 }
 
-// Walks tiles of kCols columns. Every thread of the team takes every step.
-template <int kCols>
+// Walks tiles of kCols columns: every kWays-th of them, if there are several
+// teams. Every thread of the team takes every step.
+template <int kCols, int kWays = 1>
 class ColumnWalk {
  public:
-  // Before the first tile.
-  __device__ ColumnWalk()
-      : segment_(-1), column_(0), end_(0), next_first_(0) {}
+  // Before the first tile. `way`: which team this is.
+  __device__ explicit ColumnWalk(int way = 0)
+      : way_(way), segment_(-1), column_(0), end_(0), next_first_(0) {}
 
   // To the next tile; false at the end. When that is in another segment, the
   // team's `leader` writes `view`: the team must synchronise before it is read,
@@ -51,7 +52,7 @@ class ColumnWalk {
   template <class T>
   __device__ bool Next(const RowBlock& block, bool leader,
                        SegmentView<T>& view) {
-    column_ += kCols;
+    column_ += kCols * kWays;
     if (column_ < end_) return true;
     return Enter(block, leader, view);
   }
@@ -65,15 +66,17 @@ class ColumnWalk {
   __device__ __noinline__ bool Enter(const RowBlock& block, bool leader,
                                      SegmentView<T>& view);
 
+  const int way_;
   int segment_;
   uint32_t column_, end_;
   int64_t next_first_;  // the sequence's column where the next segment begins
 };
 
-template <int kCols>
+template <int kCols, int kWays>
 template <class T>
-__device__ bool ColumnWalk<kCols>::Enter(const RowBlock& block, bool leader,
-                                         SegmentView<T>& view) {
+__device__ bool ColumnWalk<kCols, kWays>::Enter(const RowBlock& block,
+                                                bool leader,
+                                                SegmentView<T>& view) {
   const Sequence& sequence = block.sequence;
   while (++segment_ < sequence.problem->num_segments) {
     const RowIntervals rows = sequence.Intervals(segment_);
@@ -83,21 +86,23 @@ __device__ bool ColumnWalk<kCols>::Enter(const RowBlock& block, bool leader,
     const Interval seen =
         Both(rows.Rows(block.first_row, block.last_row), looked_at);
     if (seen.empty()) continue;
-    column_ = static_cast<uint32_t>(seen.lo / kCols * kCols);
+    // Another team begins each segment, or all short ones would be the first's.
+    column_ = static_cast<uint32_t>(seen.lo / kCols * kCols +
+                                    (way_ + segment_) % kWays * kCols);
     end_ = static_cast<uint32_t>(seen.hi);
+    if (column_ >= end_) continue;
     if (leader) {
       const DeviceSegment& s = sequence.segment(segment_);
-      view.k = static_cast<const T*>(s.k.data) +
-               sequence.b * s.k.batch_stride + block.kv_head * s.k.head_stride;
-      view.v = static_cast<const T*>(s.v.data) +
-               sequence.b * s.v.batch_stride + block.kv_head * s.v.head_stride;
+      view.k = static_cast<const T*>(s.k.data) + sequence.b * s.k.batch_stride +
+               block.kv_head * s.k.head_stride;
+      view.v = static_cast<const T*>(s.v.data) + sequence.b * s.v.batch_stride +
+               block.kv_head * s.v.head_stride;
       view.k_stride = s.k.token_stride;
       view.v_stride = s.v.token_stride;
       view.len = rows.columns;
       view.bias_column = s.bias_column;
       view.looked_at = looked_at;
-      view.all =
-          Both(rows.AllRows(block.first_row, block.last_row), looked_at);
+      view.all = Both(rows.AllRows(block.first_row, block.last_row), looked_at);
     }
     return true;
   }

@@ -27,7 +27,11 @@ inline constexpr int kDecodeTile = 16;
 // head_dim and value_dim are both rounded up to one of these.
 constexpr int RoundedDim(int64_t head_dim, int64_t value_dim) {
   const int64_t dim = head_dim > value_dim ? head_dim : value_dim;
-  return dim <= 64 ? 64 : dim <= 96 ? 96 : dim <= 128 ? 128 : dim <= 192 ? 192 : 256;
+  return dim <= 64    ? 64
+         : dim <= 96  ? 96
+         : dim <= 128 ? 128
+         : dim <= 192 ? 192
+                      : 256;
 }
 
 // How a kernel for 16-bit inputs is cut. All of them take at most 99 KiB of

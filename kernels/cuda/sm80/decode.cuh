@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_DECODE_CUH_
 #define ATTND_KERNELS_CUDA_SM80_DECODE_CUH_
 
-// Forward for sequences of few queries, 16-bit inputs: bound by reading K and V.
-// A block of threads has 16 rows, queries of all the heads that share a K/V
+// Forward for sequences of few queries, 16-bit inputs: bound by reading K and
+// V. A block of threads has 16 rows, queries of all the heads that share a K/V
 // head, and one part of the columns. Each warp streams tiles of columns of its
 // own through a ring of buffers, and waits for nobody. Their states are merged
 // at the end, and those of the parts by whichever block is the last to be done,
@@ -23,9 +23,7 @@ namespace attnd::cuda::sm80 {
 
 template <class Config>
 struct DecodeShared {
-  using T = typename Config::T;
   RowBlock block;
-  SegmentView<T> loading[Config::kWarps], computing[Config::kWarps];
   WarpStates<Config::kWarps> states;
 };
 
@@ -41,6 +39,7 @@ constexpr int DecodeSharedBytes() {
 struct DecodeTile {
   Sequence sequence;
   int64_t kv_head;
+  int64_t row_tile;  // in the run
   int64_t first;
   int valid, stored;
   int split, splits;  // the part of the columns, and how many there are
@@ -65,14 +64,13 @@ class DecodeWarp {
   static constexpr int kTileBytes = TileLayout<kDim>::Bytes(kCols);
 
   // `ring` is the warp's own.
-  __device__ DecodeWarp(uint32_t ring, DecodeShared<Config>& shared, int warp,
+  __device__ DecodeWarp(uint32_t ring, const RowBlock& block, int warp,
                         int lane)
       : ring_(ring),
-        block_(shared.block),
-        loading_view_(shared.loading[warp]),
-        computing_view_(shared.computing[warp]),
-        warp_(warp),
-        lane_(lane) {}
+        block_(block),
+        lane_(lane),
+        loading_(warp),
+        computing_(warp) {}
 
   __device__ void Run(const DecodeTile& tile, OnlineSoftmax<1>& softmax,
                       float (&o)[1][kDimTiles][4]) {
@@ -83,31 +81,18 @@ class DecodeWarp {
     const float factor = MakeScoreRule(p, tile.sequence.b, 0).factor();
     int load_slot = 0, slot = 0;
     for (int i = 0; i < kStages - 1; ++i) Load(p, load_slot);
-    int segment = -1;
-    Interval seen[2];
-    while (Advance(computing_, computing_view_)) {
+    while (ToNext(tile)) {
       ptx::CpAsyncWait<kStages - 2>();
       __syncwarp();  // all lanes have the tile, and have left the one before
       Load(p, load_slot);
-      if (computing_.segment() != segment) {
-        segment = computing_.segment();
-        const RowIntervals rows = tile.sequence.Intervals(segment);
-        for (int r = 0; r < 2; ++r) {
-          const int row = lane_ / 4 + 8 * r;
-          seen[r] = row < tile.valid ? Both(rows.Row(tile.Row(row)),
-                                            computing_view_.looked_at)
-                                     : Interval{};
-        }
-      }
       float s[1][kN][4];
       const uint32_t k = ring_ + 2 * slot * kTileBytes;
       MultiplyLoadedQK(q, k, s);
-      const int64_t column = computing_.column();
+      const uint32_t column = computing_.column();
       if (!plain) {
-        Score(tile, column, seen, s);
-      } else if (column < computing_view_.all.lo ||
-                 column + kCols > computing_view_.all.hi) {
-        Mask(column, seen, s);
+        Score(tile, column, s);
+      } else if (column < all_.x || column + kCols > all_.y) {
+        Mask(column, s);
       }
       softmax.Update(s, o, factor);
       AddPV<T, kDim>(s, k + kTileBytes, lane_, o);
@@ -118,33 +103,55 @@ class DecodeWarp {
   }
 
  private:
-  // To the warp's next tile: every kWarps-th is.
-  __device__ bool Advance(ColumnWalk<kCols>& walk, SegmentView<T>& view) {
-    const bool first = walk.segment() < 0;
-    const int steps = first ? warp_ + 1 : Config::kWarps;
-    for (int i = 0; i < steps; ++i) {
-      __syncwarp();  // all lanes have left the view
-      if (!walk.Next(block_, lane_ == 0, view)) return false;
-    }
-    __syncwarp();  // all lanes have it
-    return true;
-  }
+  // Where the tiles come from that are loaded.
+  struct Source {
+    const T* k;
+    const T* v;
+    int64_t k_stride, v_stride, len;
+  };
 
   // Starts loading the warp's next tile into the ring's next slot.
   __device__ void Load(const DeviceProblem& p, int& slot) {
-    if (more_) more_ = Advance(loading_, loading_view_);
+    const int segment = loading_.segment();
+    SegmentView<T> view;
+    if (more_) more_ = loading_.Next(block_, true, view);
     if (more_) {
-      const SegmentView<T>& s = loading_view_;
+      if (loading_.segment() != segment) {
+        source_ = {view.k, view.v, view.k_stride, view.v_stride, view.len};
+      }
       const int64_t column = loading_.column();
-      const int valid = static_cast<int>(min(s.len - column, int64_t{kCols}));
+      const int valid =
+          static_cast<int>(min(source_.len - column, int64_t{kCols}));
       const uint32_t k = ring_ + 2 * slot * kTileBytes;
-      LoadTile<kDim, kCols, 32>(k, s.k + column * s.k_stride, s.k_stride, valid,
-                                p.head_dim, lane_);
-      LoadTile<kDim, kCols, 32>(k + kTileBytes, s.v + column * s.v_stride,
-                                s.v_stride, valid, p.value_dim, lane_);
+      LoadTile<kDim, kCols, 32>(k, source_.k + column * source_.k_stride,
+                                source_.k_stride, valid, p.head_dim, lane_);
+      LoadTile<kDim, kCols, 32>(k + kTileBytes,
+                                source_.v + column * source_.v_stride,
+                                source_.v_stride, valid, p.value_dim, lane_);
     }
     ptx::CpAsyncCommit();
     slot = slot + 1 == kStages ? 0 : slot + 1;
+  }
+
+  // Moves on to the warp's next tile, to be worked on.
+  __device__ bool ToNext(const DecodeTile& tile) {
+    const int segment = computing_.segment();
+    SegmentView<T> view;
+    if (!computing_.Next(block_, true, view)) return false;
+    if (computing_.segment() == segment) return true;
+    const RowIntervals rows = tile.sequence.Intervals(computing_.segment());
+    all_ = Unsigned(view.all);
+    for (int r = 0; r < 2; ++r) {
+      const int row = lane_ / 4 + 8 * r;
+      const bool valid = row < tile.valid;
+      seen_[r] = Unsigned(valid ? Both(rows.Row(tile.Row(row)), view.looked_at)
+                                : Interval{});
+    }
+    return true;
+  }
+  __device__ static uint2 Unsigned(Interval columns) {
+    return make_uint2(static_cast<uint32_t>(columns.empty() ? 0 : columns.lo),
+                      static_cast<uint32_t>(columns.empty() ? 0 : columns.hi));
   }
 
   // Q as mma's A, straight from memory.
@@ -154,12 +161,11 @@ class DecodeWarp {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = lane_ / 4 + 8 * r;
-      const auto* from =
-          static_cast<const uint16_t*>(p.q.data) +
-          tile.sequence.b * p.q.batch_stride;
+      const auto* from = static_cast<const uint16_t*>(p.q.data) +
+                         tile.sequence.b * p.q.batch_stride;
       if (row < tile.valid) {
-        from += tile.Head(row) * p.q.head_stride +
-                tile.Row(row) * p.q.token_stride;
+        from +=
+            tile.Head(row) * p.q.head_stride + tile.Row(row) * p.q.token_stride;
       }
       const int dim = row < tile.valid ? p.head_dim : 0;
 #pragma unroll
@@ -194,41 +200,40 @@ class DecodeWarp {
     }
   }
 
-  __device__ static bool Sees(const Interval& seen, int64_t column) {
-    return column >= seen.lo && column < seen.hi;
+  // Whether the lane's row r (0 or 1) sees a column.
+  __device__ bool Sees(int r, uint32_t column) const {
+    return column >= seen_[r].x && column < seen_[r].y;
   }
 
-  __device__ void Mask(int64_t column, const Interval (&seen)[2],
-                       float (&s)[1][kN][4]) const {
+  __device__ void Mask(uint32_t column, float (&s)[1][kN][4]) const {
 #pragma unroll
     for (int n = 0; n < kN; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int64_t j = column + 8 * n + 2 * (lane_ % 4) + i % 2;
-        if (!Sees(seen[i / 2], j)) s[0][n][i] = -INFINITY;
+        const uint32_t j = column + 8 * n + 2 * (lane_ % 4) + i % 2;
+        if (!Sees(i / 2, j)) s[0][n][i] = -INFINITY;
       }
     }
   }
 
-  __device__ void Score(const DecodeTile& tile, int64_t column,
-                        const Interval (&seen)[2],
+  __device__ void Score(const DecodeTile& tile, uint32_t column,
                         float (&s)[1][kN][4]) const {
-    const DeviceProblem& p = *tile.sequence.problem;
+    const Sequence& sequence = tile.sequence;
+    const int64_t bias_column =
+        sequence.segment(computing_.segment()).bias_column;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int row = lane_ / 4 + 8 * r;
-      const int valid = min(row, max(tile.valid - 1, 0));
+      const int row = min(lane_ / 4 + 8 * r, tile.valid - 1);
       const ScoreRule rule =
-          MakeScoreRule(p, tile.sequence.b, tile.Head(valid));
+          MakeScoreRule(*sequence.problem, sequence.b, tile.Head(row));
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
 #pragma unroll
         for (int i = 2 * r; i < 2 * r + 2; ++i) {
-          const int64_t j = column + 8 * n + 2 * (lane_ % 4) + i % 2;
-          s[0][n][i] = Sees(seen[r], j)
-                           ? rule.Log2(s[0][n][i], tile.Row(valid),
-                                  computing_view_.bias_column + j)
-                           : -INFINITY;
+          const uint32_t j = column + 8 * n + 2 * (lane_ % 4) + i % 2;
+          s[0][n][i] =
+              Sees(r, j) ? rule.Log2(s[0][n][i], tile.Row(row), bias_column + j)
+                         : -INFINITY;
         }
       }
     }
@@ -236,11 +241,12 @@ class DecodeWarp {
 
   const uint32_t ring_;
   const RowBlock& block_;
-  SegmentView<T>& loading_view_;
-  SegmentView<T>& computing_view_;
-  const int warp_, lane_;
-  ColumnWalk<kCols> loading_, computing_;
+  const int lane_;
+  ColumnWalk<kCols, Config::kWarps> loading_, computing_;
   bool more_ = true;
+  Source source_{};
+  uint2 all_{};      // the columns of the segment that need no compare
+  uint2 seen_[2]{};  // and those that the lane's two rows see
 };
 
 // The tile that a block of threads of the launch has; nothing is stored in one
@@ -251,12 +257,16 @@ __device__ DecodeTile FindDecodeTile(const std::byte* blob,
   const DeviceProblem& p = *place.problem;
   const TileRun& run = *place.run;
   DecodeTile tile{};
-  const int64_t row_tile = place.tile / run.splits;
-  tile.split = static_cast<int>(place.tile % run.splits);
-  tile.first = row_tile % run.row_blocks * kDecodeTile;
-  const int64_t head = row_tile / run.row_blocks;
-  tile.kv_head = head % p.kv_heads;
-  tile.sequence = MakeSequence(blob, p, head / p.kv_heads);
+  // Heads run fastest: side by side they read whole tokens of K and V.
+  tile.kv_head = place.tile % p.kv_heads;
+  int64_t rest = place.tile / p.kv_heads;
+  const int64_t row_block = rest % run.row_blocks;
+  rest /= run.row_blocks;
+  tile.split = static_cast<int>(rest % run.splits);
+  const int64_t b = rest / run.splits;
+  tile.row_tile = (b * p.kv_heads + tile.kv_head) * run.row_blocks + row_block;
+  tile.first = row_block * kDecodeTile;
+  tile.sequence = MakeSequence(blob, p, b);
   if (!IsDecode(tile.sequence.q_len)) return tile;
   const auto within = [&](int64_t rows) {
     return static_cast<int>(min(max(rows * p.group - tile.first, int64_t{0}),
@@ -264,8 +274,8 @@ __device__ DecodeTile FindDecodeTile(const std::byte* blob,
   };
   tile.valid = within(tile.sequence.q_len);
   tile.stored = within(min(p.q_len, kDecodeRows));
-  tile.splits = static_cast<int>(
-      tile.valid > 0 ? Splits(tile.sequence.kv_len) : 1);
+  tile.splits =
+      static_cast<int>(tile.valid > 0 ? Splits(tile.sequence.kv_len) : 1);
   if (tile.split >= tile.splits) tile.stored = 0;
   return tile;
 }
@@ -274,8 +284,8 @@ template <class Config>
 __global__ void __launch_bounds__(Config::kThreads)
     DecodeKernel(const __grid_constant__ LaunchParams params) {
   extern __shared__ __align__(1024) std::byte memory[];
-  constexpr int kRingBytes = Config::kStages * 2 *
-                             TileLayout<Config::kDim>::Bytes(Config::kCols);
+  constexpr int kRingBytes =
+      Config::kStages * 2 * TileLayout<Config::kDim>::Bytes(Config::kCols);
   auto& shared = *reinterpret_cast<DecodeShared<Config>*>(
       memory + Config::kWarps * kRingBytes);
   const std::byte* blob = BlobOf(params);
@@ -286,20 +296,20 @@ __global__ void __launch_bounds__(Config::kThreads)
     const DecodeTile tile = FindDecodeTile<Config>(blob, place);
     if (tile.stored == 0) continue;
     if (threadIdx.x == 0) {
-      shared.block = {tile.sequence,
-                      tile.kv_head,
-                      tile.Row(0),
-                      tile.Row(max(tile.valid - 1, 0)),
-                      tile.split * kSplitColumns,
-                      min((tile.split + 1) * kSplitColumns,
-                          tile.sequence.kv_len)};
+      shared.block = {
+          tile.sequence,
+          tile.kv_head,
+          tile.Row(0),
+          tile.Row(max(tile.valid - 1, 0)),
+          tile.split * kSplitColumns,
+          min((tile.split + 1) * kSplitColumns, tile.sequence.kv_len)};
     }
     __syncthreads();  // all have shared.block
     OnlineSoftmax<1> softmax;
     float o[1][Config::kDim / 8][4] = {};
     std::byte* ring = memory + warp * kRingBytes;
     if (tile.valid > 0) {
-      DecodeWarp<Config>(ptx::SharedAddress(ring), shared, warp, lane)
+      DecodeWarp<Config>(ptx::SharedAddress(ring), shared.block, warp, lane)
           .Run(tile, softmax, o);
     }
     const float factor =
@@ -307,7 +317,7 @@ __global__ void __launch_bounds__(Config::kThreads)
     PutWarpState<Config::kDim>(softmax, factor, o, warp, lane,
                                reinterpret_cast<float*>(ring), shared.states);
     __syncthreads();  // all states are there
-    const Partials partials(params, *place.run, place.tile, Config::kDim);
+    const Partials partials(params, *place.run, tile.row_tile, Config::kDim);
     MergeAndStore<Config>(tile, memory, kRingBytes, shared.states, partials);
     __syncthreads();  // shared memory is free again
   }

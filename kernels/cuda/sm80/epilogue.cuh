@@ -44,8 +44,8 @@ __device__ inline void StoreLse(const DeviceProblem& p, int64_t b, int64_t h,
 }
 
 // Divides what a warp has of 16 * kTiles rows by their sums, which makes O, and
-// gives each row's LSE. Rows that saw nothing, and those from `valid` on, become
-// 0 and -inf.
+// gives each row's LSE. Rows that saw nothing, and those from `valid` on,
+// become 0 and -inf.
 template <int kTiles, int kDimTiles>
 __device__ void Finish(OnlineSoftmax<kTiles>& softmax, float c, int valid,
                        int lane, float (&o)[kTiles][kDimTiles][4],
@@ -107,10 +107,10 @@ __device__ void StoreRows(const float (&o)[kTiles][kDim / 8][4],
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
       for (int d = 0; d < kDim / 8; ++d) {
-        ptx::StoreShared4(
-            staging + Layout::Offset(16 * t + lane / 4 + 8 * r, d) +
-                4 * (lane % 4),
-            ptx::Pack<T>(o[t][d][2 * r], o[t][d][2 * r + 1]));
+        ptx::StoreShared4(staging +
+                              Layout::Offset(16 * t + lane / 4 + 8 * r, d) +
+                              4 * (lane % 4),
+                          ptx::Pack<T>(o[t][d][2 * r], o[t][d][2 * r + 1]));
       }
     }
   }

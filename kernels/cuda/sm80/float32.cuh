@@ -26,7 +26,7 @@ struct Float32Config {
 template <class Config>
 struct Float32Shared {
   static constexpr int kDim = Config::kDim;
-  float q[kDim][Config::kRows];  // Q, transposed
+  float q[kDim][Config::kRows];           // Q, transposed
   float p[Config::kCols][Config::kRows];  // P, transposed
   union {
     float k[Config::kDimStep][Config::kCols];  // of K, transposed
@@ -57,11 +57,12 @@ class Float32 {
   __device__ void Run(const std::byte* blob, const DeviceProblem& p, int64_t b,
                       int64_t h, int64_t first_row) {
     const Sequence sequence = MakeSequence(blob, p, b);
-    const int valid = static_cast<int>(min(
-        max(sequence.q_len - first_row, int64_t{0}), int64_t{kRows}));
+    const int valid = static_cast<int>(
+        min(max(sequence.q_len - first_row, int64_t{0}), int64_t{kRows}));
     if (threadIdx.x == 0) {
-      shared_.block = {sequence, h / p.group, first_row, first_row + valid - 1,
-                       0, sequence.kv_len};
+      shared_.block = {sequence,  h / p.group,
+                       first_row, first_row + valid - 1,
+                       0,         sequence.kv_len};
     }
     if (valid > 0) LoadQ(p, b, h, first_row, valid);
     __syncthreads();  // all have the block and Q
@@ -72,14 +73,12 @@ class Float32 {
  private:
   __device__ void LoadQ(const DeviceProblem& p, int64_t b, int64_t h,
                         int64_t first_row, int valid) {
-    const auto* q = static_cast<const float*>(p.q.data) +
-                    b * p.q.batch_stride + h * p.q.head_stride +
-                    first_row * p.q.token_stride;
+    const auto* q = static_cast<const float*>(p.q.data) + b * p.q.batch_stride +
+                    h * p.q.head_stride + first_row * p.q.token_stride;
     for (int i = threadIdx.x; i < kRows * kDim; i += kThreads) {
       const int row = i / kDim, d = i % kDim;
-      shared_.q[d][row] = row < valid && d < p.head_dim
-                              ? q[row * p.q.token_stride + d]
-                              : 0.0f;
+      shared_.q[d][row] =
+          row < valid && d < p.head_dim ? q[row * p.q.token_stride + d] : 0.0f;
     }
   }
 
@@ -95,8 +94,7 @@ class Float32 {
       }
       const SegmentView<float>& view = shared_.view;
       const int64_t column = walk.column();
-      const int left =
-          static_cast<int>(min(view.len - column, int64_t{kCols}));
+      const int left = static_cast<int>(min(view.len - column, int64_t{kCols}));
       float s[4][4] = {};
       MultiplyQK(view.k + column * view.k_stride, view.k_stride, left,
                  p.head_dim, s);
@@ -146,10 +144,11 @@ class Float32 {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int64_t j = column + column_ + i;
-        s[r][i] = j >= seen[r].lo && j < seen[r].hi
-                      ? rule.Natural(s[r][i], shared_.block.first_row + row_ + r,
-                                     bias_column + column_ + i)
-                      : -INFINITY;
+        s[r][i] =
+            j >= seen[r].lo && j < seen[r].hi
+                ? rule.Natural(s[r][i], shared_.block.first_row + row_ + r,
+                               bias_column + column_ + i)
+                : -INFINITY;
         top = fmaxf(top, s[r][i]);
       }
 #pragma unroll
@@ -185,9 +184,8 @@ class Float32 {
     for (int first = 0; first < kCols; first += kStep) {
       for (int i = threadIdx.x; i < kStep * kDim; i += kThreads) {
         const int j = i / kDim, d = i % kDim;
-        shared_.v[j][d] = first + j < left && d < dim
-                              ? v[(first + j) * stride + d]
-                              : 0.0f;
+        shared_.v[j][d] =
+            first + j < left && d < dim ? v[(first + j) * stride + d] : 0.0f;
       }
       __syncthreads();  // all have V and P
 #pragma unroll 4

@@ -42,10 +42,9 @@ struct Launch {
 
   // Tiles that take longest first, so that the end is not one of them alone.
   std::vector<TileRun> Runs() {
-    std::stable_sort(entries.begin(), entries.end(),
-                     [](const Entry& a, const Entry& b) {
-                       return a.columns > b.columns;
-                     });
+    std::stable_sort(
+        entries.begin(), entries.end(),
+        [](const Entry& a, const Entry& b) { return a.columns > b.columns; });
     std::vector<TileRun> runs;
     for (Entry& entry : entries) {
       entry.run.first_tile = tiles;
@@ -97,8 +96,8 @@ void AddDecode(const Problem& p, BlobOffset problem, Launch& launch) {
 }
 
 void AddRows(const Problem& p, BlobOffset problem, Launch& launch) {
-  launch.Add(problem, p.batch * p.q_heads,
-             CeilDiv(p.q_len, launch.kernel.rows), 1, MostColumns(p));
+  launch.Add(problem, p.batch * p.q_heads, CeilDiv(p.q_len, launch.kernel.rows),
+             1, MostColumns(p));
 }
 
 absl::Status Enqueue(const Launch& launch, const LaunchParams& given,
@@ -108,19 +107,19 @@ absl::Status Enqueue(const Launch& launch, const LaunchParams& given,
   params.num_runs = static_cast<int32_t>(launch.entries.size());
   params.num_tiles = launch.tiles;
   const Kernel& kernel = launch.kernel;
-  absl::Status status = ToStatus(
-      cudaFuncSetAttribute(kernel.function,
-                           cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           kernel.shared_bytes),
-      kernel.name);
+  absl::Status status =
+      ToStatus(cudaFuncSetAttribute(kernel.function,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    kernel.shared_bytes),
+               kernel.name);
   if (!status.ok()) return status;
-  const auto blocks = static_cast<unsigned>(std::min<int64_t>(
-      launch.tiles, std::numeric_limits<int32_t>::max()));
+  const auto blocks = static_cast<unsigned>(
+      std::min<int64_t>(launch.tiles, std::numeric_limits<int32_t>::max()));
   void* arguments[] = {&params};
-  return ToStatus(cudaLaunchKernel(kernel.function, dim3(blocks),
-                                   dim3(kernel.threads), arguments,
-                                   kernel.shared_bytes, stream),
-                  kernel.name);
+  return ToStatus(
+      cudaLaunchKernel(kernel.function, dim3(blocks), dim3(kernel.threads),
+                       arguments, kernel.shared_bytes, stream),
+      kernel.name);
 }
 
 int64_t RecordBytes(int64_t records, int dim) {
@@ -194,8 +193,8 @@ int64_t ForwardScratchBytes(const Problem& p) {
   const int64_t arrays = p.q_lens.size() + p.q_starts.size();
   int64_t bytes = 4096 + 8 * arrays;
   for (const KvSegment& s : p.kv) {
-    bytes += sizeof(DeviceSegment) +
-             8 * (s.lens.size() + s.positions.starts.size());
+    bytes +=
+        sizeof(DeviceSegment) + 8 * (s.lens.size() + s.positions.starts.size());
   }
   if (p.dtype() == DType::kF32 || !KindsOf(p).decode) return bytes;
   Launch launch(FindKernel(Kind::kDecode, p.dtype(), p.head_dim, p.value_dim));

@@ -20,9 +20,10 @@ const Kernel& ForDim(int64_t head_dim, int64_t value_dim) {
 }
 
 const Kernel& ForFloat32(int64_t head_dim, int64_t value_dim) {
-  static const Kernel kernels[] = {MakeKernel<Kind::kFloat32, DType::kF32, 64>(),
-                                   MakeKernel<Kind::kFloat32, DType::kF32, 128>(),
-                                   MakeKernel<Kind::kFloat32, DType::kF32, 256>()};
+  static const Kernel kernels[] = {
+      MakeKernel<Kind::kFloat32, DType::kF32, 64>(),
+      MakeKernel<Kind::kFloat32, DType::kF32, 128>(),
+      MakeKernel<Kind::kFloat32, DType::kF32, 256>()};
   const int dim = RoundedDim(head_dim, value_dim);
   return kernels[dim <= 64 ? 0 : dim <= 128 ? 1 : 2];
 }

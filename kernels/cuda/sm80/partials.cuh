@@ -55,15 +55,15 @@ __device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float factor,
   }
 }
 
-// The partial results of a tile's rows in the launch's scratch: for each row and
-// part a record of m, l and a.
+// The partial results of a tile's rows in the launch's scratch: for each row
+// and part a record of m, l and a.
 class Partials {
  public:
   __device__ Partials(const LaunchParams& params, const TileRun& run,
-                      int64_t tile, int dim)
+                      int64_t row_tile, int dim)
       : splits_(run.splits), stride_(RecordFloats(dim)) {
     const int64_t first =
-        run.first_record + tile / run.splits * run.splits * kDecodeTile;
+        run.first_record + row_tile * run.splits * kDecodeTile;
     records_ = params.scratch + first * stride_;
     counter_ = params.counters + first / kDecodeTile;
   }
@@ -187,13 +187,15 @@ __device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
   for (int r = warp; r < tile.stored; r += kWarps) {
     MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, m, l, a);
     if (tile.splits == 1) {
-      StoreRow<kDim>(tile, r, m, l, a, lane);
+      // Padding has been computed, but of no queries.
+      StoreRow<kDim>(tile, r, m, r < tile.valid ? l : 0.0f, a, lane);
     } else if (r < tile.valid) {
       float* record = partials.Record(r, tile.split);
       if (lane == 0) record[0] = m;
       if (lane == 1) record[1] = l;
 #pragma unroll
-      for (int i = 0; i < kDim / 32; ++i) record[kRecordA + lane + 32 * i] = a[i];
+      for (int i = 0; i < kDim / 32; ++i)
+        record[kRecordA + lane + 32 * i] = a[i];
     }
   }
   if (tile.splits == 1) return;

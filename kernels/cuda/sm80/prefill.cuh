@@ -28,9 +28,9 @@ struct PrefillShared {
   int head_dim, value_dim;
   int valid;                     // rows that may see something
   int first_stored, end_stored;  // rows to be written
-  SegmentView<T> loading;    // the segment of the tile of K that comes next
-  SegmentView<T> computing;  // of the tile that is worked on
-  uint2 rows[Config::kRows];  // the columns of that segment which a row sees
+  SegmentView<T> loading;        // the segment of the tile of K that comes next
+  SegmentView<T> computing;      // of the tile that is worked on
+  uint2 rows[Config::kRows];     // the columns of that segment which a row sees
 };
 
 template <class Config>
@@ -85,8 +85,9 @@ class Prefill {
     };
     const int valid = ours ? within(sequence.q_len) : 0;
     if (threadIdx.x == 0) {
-      shared_.block = {sequence, h / p.group, first_row,
-                       first_row + valid - 1, 0, sequence.kv_len};
+      shared_.block = {sequence,  h / p.group,
+                       first_row, first_row + valid - 1,
+                       0,         sequence.kv_len};
       shared_.rule = MakeScoreRule(p, sequence.b, h);
       shared_.head = h;
       shared_.head_dim = p.head_dim;
@@ -154,15 +155,15 @@ class Prefill {
 
   __device__ void LoadK(int64_t column) {
     const SegmentView<T>& s = shared_.loading;
-    LoadTile<kDim, kCols, kThreads>(
-        k_, s.k + column * s.k_stride, s.k_stride, Left(s, column),
-        shared_.head_dim, threadIdx.x);
+    LoadTile<kDim, kCols, kThreads>(k_, s.k + column * s.k_stride, s.k_stride,
+                                    Left(s, column), shared_.head_dim,
+                                    threadIdx.x);
   }
   __device__ void LoadV(int64_t column) {
     const SegmentView<T>& s = shared_.computing;
-    LoadTile<kDim, kCols, kThreads>(
-        v_, s.v + column * s.v_stride, s.v_stride, Left(s, column),
-        shared_.value_dim, threadIdx.x);
+    LoadTile<kDim, kCols, kThreads>(v_, s.v + column * s.v_stride, s.v_stride,
+                                    Left(s, column), shared_.value_dim,
+                                    threadIdx.x);
   }
   __device__ static int Left(const SegmentView<T>& s, int64_t column) {
     return static_cast<int>(min(s.len - column, int64_t{kCols}));
@@ -185,9 +186,9 @@ class Prefill {
   __device__ int2 Seen(int row, int64_t column) const {
     const uint2 seen = shared_.rows[warp_row_ + row];
     const int64_t lo = seen.x - column, hi = seen.y - column;
-    return make_int2(static_cast<int>(max(lo, int64_t{0})),
-                     static_cast<int>(min(max(hi, int64_t{0}),
-                                          int64_t{kCols})));
+    return make_int2(
+        static_cast<int>(max(lo, int64_t{0})),
+        static_cast<int>(min(max(hi, int64_t{0}), int64_t{kCols})));
   }
 
   __device__ void Mask(int64_t column, float (&s)[kTiles][kN][4]) const {
@@ -220,11 +221,11 @@ class Prefill {
       const int row = 16 * (e / (kN * 4)) + lane_ / 4 + 8 * (e % 4 / 2);
       const int j = 8 * (e / 4 % kN) + 2 * (lane_ % 4) + e % 2;
       const int2 seen = Seen(row, column);
-      scores[e] = j < seen.x || j >= seen.y
-                      ? -INFINITY
-                      : rule.Log2(scores[e],
-                             shared_.block.first_row + warp_row_ + row,
-                             bias_column + j);
+      scores[e] =
+          j < seen.x || j >= seen.y
+              ? -INFINITY
+              : rule.Log2(scores[e], shared_.block.first_row + warp_row_ + row,
+                          bias_column + j);
     }
     Copy(scores, &s[0][0][0]);
   }

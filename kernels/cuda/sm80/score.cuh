@@ -43,8 +43,7 @@ struct ScoreRule {
     return x;
   }
   // The same in units of log2.
-  __device__ float Log2(float product, int64_t row,
-                        int64_t bias_column) const {
+  __device__ float Log2(float product, int64_t row, int64_t bias_column) const {
     const float x = Natural(product, row, bias_column);
     const float units = x * kLog2e;
     return isinf(units) && !isinf(x) ? copysignf(FLT_MAX, x) : units;

@@ -45,6 +45,8 @@ struct OnlineSoftmax {
   template <int kN, int kDimTiles>
   __device__ void Update(float (&s)[kTiles][kN][4],
                          float (&o)[kTiles][kDimTiles][4], float c) {
+    float base[kTiles][2], shrink[kTiles][2];
+    bool same = true;
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
 #pragma unroll
@@ -56,23 +58,46 @@ struct OnlineSoftmax {
         }
         top = QuadMax(top);
         // A row that has seen nothing: -inf + inf would be NaN.
-        const float base = top == -INFINITY ? 0.0f : top * c;
-        const float shrink = ptx::Exp2(m[t][r] * c - base);
+        base[t][r] = top == -INFINITY ? 0.0f : __fmul_rn(top, c);
+        // Not as one fma, whose exact product would not cancel where m stays.
+        shrink[t][r] = ptx::Exp2(__fmul_rn(m[t][r], c) - base[t][r]);
+        same = same && m[t][r] == top;
         m[t][r] = top;
+      }
+    }
+    // Mostly no row has a new maximum, once it has seen a few tiles.
+    if (__any_sync(0xffffffff, !same)) Shrink(shrink, o);
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
         float sum = 0.0f;
 #pragma unroll
         for (int n = 0; n < kN; ++n) {
 #pragma unroll
           for (int i = 2 * r; i < 2 * r + 2; ++i) {
-            s[t][n][i] = ptx::Exp2(fmaf(s[t][n][i], c, -base));
+            s[t][n][i] = ptx::Exp2(fmaf(s[t][n][i], c, -base[t][r]));
             sum += s[t][n][i];
           }
         }
-        l[t][r] = l[t][r] * shrink + sum;
+        l[t][r] += sum;
+      }
+    }
+  }
+
+ private:
+  template <int kDimTiles>
+  __device__ void Shrink(const float (&by)[kTiles][2],
+                         float (&o)[kTiles][kDimTiles][4]) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        l[t][r] *= by[t][r];
 #pragma unroll
         for (int d = 0; d < kDimTiles; ++d) {
-          o[t][d][2 * r] *= shrink;
-          o[t][d][2 * r + 1] *= shrink;
+          o[t][d][2 * r] *= by[t][r];
+          o[t][d][2 * r + 1] *= by[t][r];
         }
       }
     }

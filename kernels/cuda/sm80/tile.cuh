@@ -23,9 +23,15 @@ struct TileLayout {
   __device__ static int Offset(int row, int chunk) {
     return row * kRowBytes + ((chunk ^ (row & 7)) << 4);
   }
+  // The address `rows` further down, from an `address` that Offset gave for a
+  // row below `rows`; `rows` is 0 or a multiple of a power of two above that
+  // row.
+  __device__ static uint32_t RowsOn(uint32_t address, int rows) {
+    return (address ^ ((rows & 7) << 4)) + rows * kRowBytes;
+  }
   // The address `chunks` further in the row of an `address` that Offset gave
-  // for chunk 0 or 1, in a tile aligned to 128 bytes; `chunks` is even. It costs
-  // one instruction at most.
+  // for chunk 0 or 1, in a tile aligned to 128 bytes; `chunks` is even. It
+  // costs one instruction at most.
   __device__ static uint32_t Step(uint32_t address, int chunks) {
     return (address ^ ((chunks & 7) << 4)) + ((chunks >> 3) << 7);
   }
@@ -68,25 +74,33 @@ __device__ void LoadTile(uint32_t tile, const T* from, int64_t stride,
                                         : 32;
   constexpr int kStep = kThreads / kAcross;  // rows
   static_assert(kThreads % kAcross == 0);
+  static_assert(kRows % kStep == 0);
   const int chunk = thread % kAcross;
   if (chunk >= Layout::kChunks) return;
   const int first = thread / kAcross;
   const int count = min(max(dim - 8 * chunk, 0), 8);
-  if (IsAligned(from, stride)) {
-    const T* source = from + first * stride + 8 * chunk;
-#pragma unroll
+  const T* source = from + first * stride + 8 * chunk;
+  const uint32_t to = tile + Layout::Offset(first, chunk);
+  if (!IsAligned(from, stride)) {
+#pragma unroll 1
     for (int row = first; row < kRows; row += kStep) {
-      const bool inside = row < valid && count > 0;
-      ptx::CpAsync16(tile + Layout::Offset(row, chunk), inside ? source : from,
-                     inside ? 2 * count : 0);
+      const uint4 data = LoadChunkSlowly(source, row < valid ? count : 0);
+      ptx::StoreShared16(tile + Layout::Offset(row, chunk), data);
+      source += kStep * stride;
+    }
+  } else if (valid >= kRows && count == 8) {
+#pragma unroll
+    for (int i = 0; i < kRows / kStep; ++i) {
+      ptx::CpAsync16(Layout::RowsOn(to, i * kStep), source);
       source += kStep * stride;
     }
   } else {
-#pragma unroll 1
-    for (int row = first; row < kRows; row += kStep) {
-      const uint4 data = LoadChunkSlowly(from + row * stride + 8 * chunk,
-                                         row < valid ? count : 0);
-      ptx::StoreShared16(tile + Layout::Offset(row, chunk), data);
+#pragma unroll
+    for (int i = 0; i < kRows / kStep; ++i) {
+      const bool inside = first + i * kStep < valid && count > 0;
+      ptx::CpAsync16(Layout::RowsOn(to, i * kStep), inside ? source : from,
+                     inside ? 2 * count : 0);
+      source += kStep * stride;
     }
   }
 }
