@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/field_error.h"
@@ -43,6 +44,35 @@ void MeasureProblem(const Backend& backend, int device, Op op,
   if (options.algorithm != Algorithm::kAuto) {
     cost.flops += backend.CostFlops(op, problem, options);
   }
+}
+
+// INVALID_ARGUMENT if it takes more than `limit` bytes, which are `whose`.
+absl::Status CheckFits(const Footprint& footprint, int64_t scratch_bytes,
+                       int64_t bytes, int64_t limit, absl::string_view whose) {
+  if (bytes <= limit) return absl::OkStatus();
+  const std::string description = absl::StrCat(
+      "the request takes ", bytes, " bytes (inputs ", footprint.input_bytes,
+      ", outputs ", footprint.output_bytes, ", scratch ", scratch_bytes,
+      "), more than the ", whose, " of ", limit);
+  // When it is the algorithm's own doing, say which field to change.
+  if (bytes - scratch_bytes <= limit) {
+    return FieldError("options.algorithm", description);
+  }
+  return absl::InvalidArgumentError(description);
+}
+
+// Clears the device's bit if it has not the memory, even when it is empty.
+void CheckDeviceMemory(const DeviceInfo& device, uint64_t bit,
+                       int64_t scratch_bytes, Footprint& footprint) {
+  const int64_t bytes = SaturatingAdd(
+      SaturatingAdd(footprint.input_bytes, footprint.output_bytes),
+      scratch_bytes);
+  absl::Status fits =
+      CheckFits(footprint, scratch_bytes, bytes, device.memory_bytes,
+                absl::StrCat("memory of ", device.kind));
+  if (fits.ok()) return;
+  footprint.devices &= ~bit;
+  footprint.too_large = std::move(fits);
 }
 
 // What describing a request takes beside its tensors, rounded up: itself, a
@@ -87,13 +117,15 @@ absl::StatusOr<Footprint> Measure(const Request& request,
     };
     for (const ForwardArgs& args : bound->forward) measure(args.problem);
     for (const BackwardArgs& args : bound->backward) measure(args.problem);
-    if ((footprint.devices >> device & 1) != 0) {
-      footprint.scratch_bytes =
-          std::max(footprint.scratch_bytes, cost.scratch_bytes);
-      footprint.flops = std::max(footprint.flops, cost.flops);
-    }
+    const uint64_t bit = uint64_t{1} << device;
+    if ((footprint.devices & bit) == 0) continue;
+    footprint.scratch_bytes =
+        std::max(footprint.scratch_bytes, cost.scratch_bytes);
+    footprint.flops = std::max(footprint.flops, cost.flops);
+    CheckDeviceMemory(backends[device]->device(), bit, cost.scratch_bytes,
+                      footprint);
   }
-  if (footprint.devices == 0) return why;
+  if (footprint.devices == 0 && footprint.too_large.ok()) return why;
   return footprint;
 }
 
@@ -105,18 +137,11 @@ absl::Status CheckEverFits(const Footprint& footprint,
                      " FLOPs, more than the limit of ",
                      options.max_request_flops, " for one request"));
   }
-  const int64_t bytes = footprint.bytes();
-  if (bytes <= options.memory_bytes) return absl::OkStatus();
-  const std::string description =
-      absl::StrCat("the request takes ", bytes, " bytes (inputs ",
-                   footprint.input_bytes, ", outputs ", footprint.output_bytes,
-                   ", scratch ", footprint.scratch_bytes,
-                   "), more than the memory limit of ", options.memory_bytes);
-  // When it is the algorithm's own doing, say which field to change.
-  if (bytes - footprint.scratch_bytes <= options.memory_bytes) {
-    return FieldError("options.algorithm", description);
-  }
-  return absl::InvalidArgumentError(description);
+  absl::Status fits =
+      CheckFits(footprint, footprint.scratch_bytes, footprint.bytes(),
+                options.memory_bytes, "memory limit");
+  if (!fits.ok() || footprint.devices != 0) return fits;
+  return footprint.too_large;
 }
 
 void RateEstimate::Add(double cost, absl::Duration elapsed) {

@@ -21,7 +21,9 @@ struct SchedulerOptions;
 // Known before a request is queued.
 struct Footprint {
   GroupKey key;
-  uint64_t devices = 0;  // bit d: backends[d] has a kernel for it
+  uint64_t devices = 0;  // bit d: backends[d] can run it
+  // INVALID_ARGUMENT if a device has a kernel, but even empty not the memory.
+  absl::Status too_large;
   int64_t input_bytes = 0;
   int64_t scratch_bytes = 0;  // the most that any of these devices needs
   int64_t output_bytes = 0;
@@ -40,7 +42,8 @@ struct Footprint {
 absl::StatusOr<Footprint> Measure(const Request& request,
                                   absl::Span<Backend* const> backends);
 
-// INVALID_ARGUMENT, naming the limit, when it could not run even alone.
+// INVALID_ARGUMENT, naming the limit, when it could not run even alone, on any
+// device.
 absl::Status CheckEverFits(const Footprint& footprint,
                            const SchedulerOptions& options);
 

@@ -69,6 +69,39 @@ TEST(AdmissionTest, NoKernelAnywhereIsUnimplemented) {
             absl::UnimplementedError("not here"));
 }
 
+// Has a device's memory of its own.
+class SmallDevice : public Device {
+ public:
+  SmallDevice(int64_t memory_bytes, int64_t scratch_bytes)
+      : Device(true, scratch_bytes), info_{"small", "", 0, memory_bytes} {}
+  const DeviceInfo& device() const override { return info_; }
+
+ private:
+  const DeviceInfo info_;
+};
+
+TEST(AdmissionTest, ADeviceWithoutTheMemoryDoesNotRunIt) {
+  SmallDevice small(1 << 20, 2 << 20), large(8 << 20, 2 << 20);
+  TestWork test({.q_len = 10});
+  SchedulerOptions options;
+  auto both = Measure(*test.work()->request, {&small, &large});
+  ASSERT_EQ(both.status(), absl::OkStatus());
+  EXPECT_EQ(both->devices, 0b10);
+  EXPECT_EQ(CheckEverFits(*both, options), absl::OkStatus());
+
+  auto none = Measure(*test.work()->request, {&small});
+  ASSERT_EQ(none.status(), absl::OkStatus());
+  absl::Status status = CheckEverFits(*none, options);
+  EXPECT_EQ(status.code(), kInvalid);
+  EXPECT_THAT(status.message(), HasSubstr("memory of small of 1048576"));
+  EXPECT_THAT(status.message(), HasSubstr("options.algorithm"));
+  // The limit is named first, as where devices have memory enough.
+  options.memory_bytes = 1 << 19;
+  status = CheckEverFits(*none, options);
+  EXPECT_EQ(status.code(), kInvalid);
+  EXPECT_THAT(status.message(), HasSubstr("memory limit of 524288"));
+}
+
 TEST(AdmissionTest, PackedSequencesShareTheirScratch) {
   RequestSpec spec;
   spec.layout = Layout::kPacked;
