@@ -11,6 +11,8 @@ lanes at work:
   build/release/client/attnload localhost:7411 --concurrency=16 --shape=forward:bf16:s4096:h16:d128
   kill %1; tests/bench/gpu/overlap.py trace.csv
 
+Where there is no toolkit, libcupti.so.13 has to lie beside the library.
+
 Busy is the time in which at least one of a kind was under way. "Beside a
 kernel" counts kernels of other streams only: within a stream nothing overlaps.
 """
