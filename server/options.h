@@ -1,7 +1,7 @@
 #ifndef ATTND_SERVER_OPTIONS_H_
 #define ATTND_SERVER_OPTIONS_H_
 
-// What a server is told at its start. Flags live in program.cc only, which
+// What a server is told at its start. Flags live in flags.cc only, which
 // every program around this library shares.
 
 #include <cstdint>
