@@ -292,6 +292,10 @@ TEST_F(GpuServingTest, NoDeviceMemoryIsResourceExhaustedWithARetryDelay) {
       MakeRequest({1, 16384, 16384, 16, 16, 8, 8}, pb::DATA_TYPE_F16);
   request.mutable_options()->set_algorithm(pb::ALGORITHM_NAIVE);
   pb::ForwardResponse response;
+  // What is loaded once is loaded before.
+  pb::ForwardRequest small = MakeRequest(kShapes[1], pb::DATA_TYPE_F16);
+  small.mutable_options()->set_algorithm(pb::ALGORITHM_NAIVE);
+  ASSERT_TRUE(Forward(channel_, small, response).ok());
   {
     const Hog hog;
     const absl::Status status = Forward(channel_, request, response);
