@@ -16,7 +16,7 @@ namespace attnd::cuda {
 // can mean: absent.
 using BlobOffset = uint32_t;
 
-struct DeviceSegment {
+struct alignas(16) DeviceSegment {
   ConstTensorView k;  // [batch, len, kv_heads, head_dim]
   ConstTensorView v;  // [batch, len, kv_heads, value_dim]
   int64_t len = 0;
@@ -26,7 +26,7 @@ struct DeviceSegment {
   BlobOffset starts = 0;    // int64_t[batch]; absent: all start
 };
 
-struct DeviceProblem {
+struct alignas(16) DeviceProblem {
   ConstTensorView q;  // [batch, q_len, q_heads, head_dim]
   TensorView o;   // [batch, q_len, q_heads, value_dim], as Q or f32, or null
   RowView lse;    // [batch, q_heads, q_len], or null
@@ -48,12 +48,14 @@ struct DeviceProblem {
 
 // The tiles of one problem in one launch: from first_tile to the next run's.
 // What a tile is, the kernel says.
-struct TileRun {
+struct alignas(16) TileRun {
   int64_t first_tile = 0;
   int64_t first_record = 0;  // of the run's partial results, in scratch
   BlobOffset problem = 0;    // DeviceProblem
-  int32_t row_blocks = 0;    // of a sequence's head, or group of heads
-  int32_t splits = 1;        // parts that the columns of a row are cut into
+  BlobOffset segments = 0;   // its segments
+  int32_t num_segments = 0;
+  int32_t row_blocks = 0;  // of a sequence's head, or group of heads
+  int32_t splits = 1;      // parts that the columns of a row are cut into
 };
 
 // What a grouped kernel gets. A small block travels in here, a larger one is
@@ -62,7 +64,7 @@ inline constexpr int kInlineBytes = 3840;
 
 struct LaunchParams {
   const std::byte* blob = nullptr;  // in device memory; null: inline_blob
-  BlobOffset runs = 0;              // TileRun[num_runs + 1]: the last ends it
+  BlobOffset runs = 0;              // TileRun[num_runs], first_tile ascending
   int32_t num_runs = 0;
   int64_t num_tiles = 0;
   float* scratch = nullptr;      // partial results

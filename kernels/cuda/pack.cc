@@ -56,4 +56,10 @@ BlobOffset Blob::Append(const ForwardArgs& args) {
   return Append(absl::MakeConstSpan(&d, 1));
 }
 
+DeviceProblem Blob::problem(BlobOffset offset) const {
+  DeviceProblem problem;
+  std::memcpy(&problem, bytes_.data() + offset, sizeof(problem));
+  return problem;
+}
+
 }  // namespace attnd::cuda

@@ -32,6 +32,7 @@ class Blob {
 
   // The problem with its segments and arrays.
   BlobOffset Append(const ForwardArgs& args);
+  DeviceProblem problem(BlobOffset offset) const;
 
   const std::vector<std::byte>& bytes() const { return bytes_; }
 

@@ -31,14 +31,13 @@ __device__ inline int64_t Of(const std::byte* blob, BlobOffset values,
 struct Sequence {
   const std::byte* blob;
   const DeviceProblem* problem;
+  const DeviceSegment* segments;
   int64_t b;
   int64_t q_len;
   int64_t kv_len;  // of all segments
   int64_t q_start;
 
-  __device__ const DeviceSegment& segment(int n) const {
-    return At<DeviceSegment>(blob, problem->segments)[n];
-  }
+  __device__ const DeviceSegment& segment(int n) const { return segments[n]; }
   __device__ int64_t Len(int n) const {
     const DeviceSegment& s = segment(n);
     return Of(blob, s.lens, b, s.len);
@@ -59,10 +58,12 @@ struct Sequence {
   }
 };
 
+// The problem and its segments may lie anywhere, their arrays are in the block.
 __device__ inline Sequence MakeSequence(const std::byte* blob,
                                         const DeviceProblem& problem,
+                                        const DeviceSegment* segments,
                                         int64_t b) {
-  Sequence s{blob, &problem, b};
+  Sequence s{blob, &problem, segments, b};
   s.q_len = Of(blob, problem.q_lens, b, problem.q_len);
   s.kv_len = 0;
   for (int n = 0; n < problem.num_segments; ++n) s.kv_len += s.Len(n);
@@ -71,27 +72,11 @@ __device__ inline Sequence MakeSequence(const std::byte* blob,
                   : s.kv_len - s.q_len;
   return s;
 }
-
-// Where a run's tile lies. Finds the run by bisection.
-struct TilePlace {
-  const TileRun* run;
-  const DeviceProblem* problem;
-  int64_t tile;  // in the run
-};
-__device__ inline TilePlace FindTile(const std::byte* blob,
-                                     const LaunchParams& params, int64_t tile) {
-  const TileRun* runs = At<TileRun>(blob, params.runs);
-  int first = 0, last = params.num_runs - 1;
-  while (first < last) {
-    const int middle = (first + last + 1) / 2;
-    if (runs[middle].first_tile <= tile) {
-      first = middle;
-    } else {
-      last = middle - 1;
-    }
-  }
-  return {runs + first, At<DeviceProblem>(blob, runs[first].problem),
-          tile - runs[first].first_tile};
+__device__ inline Sequence MakeSequence(const std::byte* blob,
+                                        const DeviceProblem& problem,
+                                        int64_t b) {
+  return MakeSequence(blob, problem, At<DeviceSegment>(blob, problem.segments),
+                      b);
 }
 
 }  // namespace attnd::cuda

@@ -37,62 +37,39 @@ __device__ inline Interval Both(Interval a, Interval b) {
   return {max(a.lo, b.lo), min(a.hi, b.hi)};
 }
 
-// Walks tiles of kCols columns: every kWays-th of them, if there are several
-// teams. Every thread of the team takes every step.
-template <int kCols, int kWays = 1>
-class ColumnWalk {
- public:
-  // Before the first tile. `way`: which team this is.
-  __device__ explicit ColumnWalk(int way = 0)
-      : way_(way), segment_(-1), column_(0), end_(0), next_first_(0) {}
-
-  // To the next tile; false at the end. When that is in another segment, the
-  // team's `leader` writes `view`: the team must synchronise before it is read,
-  // and have read what was there.
-  template <class T>
-  __device__ bool Next(const RowBlock& block, bool leader,
-                       SegmentView<T>& view) {
-    column_ += kCols * kWays;
-    if (column_ < end_) return true;
-    return Enter(block, leader, view);
-  }
-
-  __device__ int segment() const { return segment_; }
-  // The tile's first column in its segment, a multiple of kCols.
-  __device__ int64_t column() const { return column_; }
-
- private:
-  template <class T>
-  __device__ __noinline__ bool Enter(const RowBlock& block, bool leader,
-                                     SegmentView<T>& view);
-
-  const int way_;
-  int segment_;
-  uint32_t column_, end_;
-  int64_t next_first_;  // the sequence's column where the next segment begins
+// Where a walk is: the tile at `column` of `segment`, up to `end`; column >=
+// end after the last.
+struct WalkPlace {
+  int segment = -1;
+  uint32_t column = 0, end = 0;
+  int64_t next_first =
+      0;  // the sequence's column where the next segment begins
 };
 
-template <int kCols, int kWays>
-template <class T>
-__device__ bool ColumnWalk<kCols, kWays>::Enter(const RowBlock& block,
-                                                bool leader,
-                                                SegmentView<T>& view) {
+// From the end of a segment to the first tile of the next that has one for
+// `way`. Rare: a function of its own, which takes and gives values alone, lest
+// the walk be in local memory, whose loads wait behind all copies on their way.
+template <int kCols, int kWays, class T>
+__device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
+                                               const RowBlock& block,
+                                               bool leader,
+                                               SegmentView<T>& view) {
   const Sequence& sequence = block.sequence;
-  while (++segment_ < sequence.problem->num_segments) {
-    const RowIntervals rows = sequence.Intervals(segment_);
-    const Interval looked_at = {block.first_column - next_first_,
-                                block.end_column - next_first_};
-    next_first_ += rows.columns;
+  while (++place.segment < sequence.problem->num_segments) {
+    const RowIntervals rows = sequence.Intervals(place.segment);
+    const Interval looked_at = {block.first_column - place.next_first,
+                                block.end_column - place.next_first};
+    place.next_first += rows.columns;
     const Interval seen =
         Both(rows.Rows(block.first_row, block.last_row), looked_at);
     if (seen.empty()) continue;
     // Another team begins each segment, or all short ones would be the first's.
-    column_ = static_cast<uint32_t>(seen.lo / kCols * kCols +
-                                    (way_ + segment_) % kWays * kCols);
-    end_ = static_cast<uint32_t>(seen.hi);
-    if (column_ >= end_) continue;
+    place.column = static_cast<uint32_t>(seen.lo / kCols * kCols +
+                                         (way + place.segment) % kWays * kCols);
+    place.end = static_cast<uint32_t>(seen.hi);
+    if (place.column >= place.end) continue;
     if (leader) {
-      const DeviceSegment& s = sequence.segment(segment_);
+      const DeviceSegment& s = sequence.segment(place.segment);
       view.k = static_cast<const T*>(s.k.data) + sequence.b * s.k.batch_stride +
                block.kv_head * s.k.head_stride;
       view.v = static_cast<const T*>(s.v.data) + sequence.b * s.v.batch_stride +
@@ -104,10 +81,40 @@ __device__ bool ColumnWalk<kCols, kWays>::Enter(const RowBlock& block,
       view.looked_at = looked_at;
       view.all = Both(rows.AllRows(block.first_row, block.last_row), looked_at);
     }
-    return true;
+    return place;
   }
-  return false;
+  place.column = place.end = 0;
+  return place;
 }
+
+// Walks tiles of kCols columns: every kWays-th of them, if there are several
+// teams. Every thread of the team takes every step.
+template <int kCols, int kWays = 1>
+class ColumnWalk {
+ public:
+  // Before the first tile. `way`: which team this is.
+  __device__ explicit ColumnWalk(int way = 0) : way_(way) {}
+
+  // To the next tile; false at the end. When that is in another segment, the
+  // team's `leader` writes `view`: the team must synchronise before it is read,
+  // and have read what was there.
+  template <class T>
+  __device__ bool Next(const RowBlock& block, bool leader,
+                       SegmentView<T>& view) {
+    place_.column += kCols * kWays;
+    if (place_.column < place_.end) return true;
+    place_ = EnterSegment<kCols, kWays>(place_, way_, block, leader, view);
+    return place_.column < place_.end;
+  }
+
+  __device__ int segment() const { return place_.segment; }
+  // The tile's first column in its segment, a multiple of kCols.
+  __device__ uint32_t column() const { return place_.column; }
+
+ private:
+  const int way_;
+  WalkPlace place_;
+};
 
 }  // namespace attnd::cuda::sm80
 

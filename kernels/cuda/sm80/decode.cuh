@@ -13,6 +13,7 @@
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
+#include "kernels/cuda/sm80/open_tile.cuh"
 #include "kernels/cuda/sm80/partials.cuh"
 #include "kernels/cuda/sm80/products.cuh"
 #include "kernels/cuda/sm80/score.cuh"
@@ -21,9 +22,17 @@
 
 namespace attnd::cuda::sm80 {
 
+// The segments that a warp has come to.
+template <class T>
+struct WarpViews {
+  SegmentView<T> loading, computing;
+};
+
 template <class Config>
 struct DecodeShared {
+  TileDescription description;
   RowBlock block;
+  WarpViews<typename Config::T> views[Config::kWarps];
   WarpStates<Config::kWarps> states;
 };
 
@@ -45,11 +54,11 @@ struct DecodeTile {
   int split, splits;  // the part of the columns, and how many there are
 
   __device__ int64_t Row(int r) const {
-    return (first + r) / sequence.problem->group;
+    return Divide(first + r, sequence.problem->group).quotient;
   }
   __device__ int64_t Head(int r) const {
     const int64_t group = sequence.problem->group;
-    return kv_head * group + (first + r) % group;
+    return kv_head * group + Divide(first + r, group).remainder;
   }
 };
 
@@ -64,10 +73,11 @@ class DecodeWarp {
   static constexpr int kTileBytes = TileLayout<kDim>::Bytes(kCols);
 
   // `ring` is the warp's own.
-  __device__ DecodeWarp(uint32_t ring, const RowBlock& block, int warp,
-                        int lane)
+  __device__ DecodeWarp(uint32_t ring, const RowBlock& block,
+                        WarpViews<T>& views, int warp, int lane)
       : ring_(ring),
         block_(block),
+        views_(views),
         lane_(lane),
         loading_(warp),
         computing_(warp) {}
@@ -80,11 +90,13 @@ class DecodeWarp {
     const bool plain = MakeScoreRule(p, tile.sequence.b, 0).plain();
     const float factor = MakeScoreRule(p, tile.sequence.b, 0).factor();
     int load_slot = 0, slot = 0;
-    for (int i = 0; i < kStages - 1; ++i) Load(p, load_slot);
+    const int head_dim = p.head_dim, value_dim = p.value_dim;
+    const auto load = [&] { Load(head_dim, value_dim, load_slot); };
+    for (int i = 0; i < kStages - 1; ++i) load();
     while (ToNext(tile)) {
       ptx::CpAsyncWait<kStages - 2>();
       __syncwarp();  // all lanes have the tile, and have left the one before
-      Load(p, load_slot);
+      load();
       float s[1][kN][4];
       const uint32_t k = ring_ + 2 * slot * kTileBytes;
       MultiplyLoadedQK(q, k, s);
@@ -111,23 +123,25 @@ class DecodeWarp {
   };
 
   // Starts loading the warp's next tile into the ring's next slot.
-  __device__ void Load(const DeviceProblem& p, int& slot) {
+  __device__ void Load(int head_dim, int value_dim, int& slot) {
     const int segment = loading_.segment();
-    SegmentView<T> view;
-    if (more_) more_ = loading_.Next(block_, true, view);
+    SegmentView<T>& view = views_.loading;
+    if (more_) more_ = loading_.Next(block_, lane_ == 0, view);
     if (more_) {
       if (loading_.segment() != segment) {
+        __syncwarp();  // all lanes have the view
         source_ = {view.k, view.v, view.k_stride, view.v_stride, view.len};
+        __syncwarp();  // all lanes have left it
       }
       const int64_t column = loading_.column();
       const int valid =
           static_cast<int>(min(source_.len - column, int64_t{kCols}));
       const uint32_t k = ring_ + 2 * slot * kTileBytes;
       LoadTile<kDim, kCols, 32>(k, source_.k + column * source_.k_stride,
-                                source_.k_stride, valid, p.head_dim, lane_);
+                                source_.k_stride, valid, head_dim, lane_);
       LoadTile<kDim, kCols, 32>(k + kTileBytes,
                                 source_.v + column * source_.v_stride,
-                                source_.v_stride, valid, p.value_dim, lane_);
+                                source_.v_stride, valid, value_dim, lane_);
     }
     ptx::CpAsyncCommit();
     slot = slot + 1 == kStages ? 0 : slot + 1;
@@ -136,9 +150,10 @@ class DecodeWarp {
   // Moves on to the warp's next tile, to be worked on.
   __device__ bool ToNext(const DecodeTile& tile) {
     const int segment = computing_.segment();
-    SegmentView<T> view;
-    if (!computing_.Next(block_, true, view)) return false;
+    const SegmentView<T>& view = views_.computing;
+    if (!computing_.Next(block_, lane_ == 0, views_.computing)) return false;
     if (computing_.segment() == segment) return true;
+    __syncwarp();  // all lanes have the view
     const RowIntervals rows = tile.sequence.Intervals(computing_.segment());
     all_ = Unsigned(view.all);
     for (int r = 0; r < 2; ++r) {
@@ -147,6 +162,7 @@ class DecodeWarp {
       seen_[r] = Unsigned(valid ? Both(rows.Row(tile.Row(row)), view.looked_at)
                                 : Interval{});
     }
+    __syncwarp();  // all lanes have left it
     return true;
   }
   __device__ static uint2 Unsigned(Interval columns) {
@@ -241,6 +257,7 @@ class DecodeWarp {
 
   const uint32_t ring_;
   const RowBlock& block_;
+  WarpViews<T>& views_;
   const int lane_;
   ColumnWalk<kCols, Config::kWarps> loading_, computing_;
   bool more_ = true;
@@ -251,22 +268,21 @@ class DecodeWarp {
 
 // The tile that a block of threads of the launch has; nothing is stored in one
 // that has no rows, or a part that the sequence is too short for.
-template <class Config>
-__device__ DecodeTile FindDecodeTile(const std::byte* blob,
-                                     const TilePlace& place) {
-  const DeviceProblem& p = *place.problem;
-  const TileRun& run = *place.run;
+__device__ inline DecodeTile MakeDecodeTile(const std::byte* blob,
+                                            const OpenTile& open) {
+  const DeviceProblem& p = *open.problem;
   DecodeTile tile{};
   // Heads run fastest: side by side they read whole tokens of K and V.
-  tile.kv_head = place.tile % p.kv_heads;
-  int64_t rest = place.tile / p.kv_heads;
-  const int64_t row_block = rest % run.row_blocks;
-  rest /= run.row_blocks;
-  tile.split = static_cast<int>(rest % run.splits);
-  const int64_t b = rest / run.splits;
-  tile.row_tile = (b * p.kv_heads + tile.kv_head) * run.row_blocks + row_block;
-  tile.first = row_block * kDecodeTile;
-  tile.sequence = MakeSequence(blob, p, b);
+  const Quotient head = Divide(open.index, p.kv_heads);
+  const Quotient row_block = Divide(head.quotient, open.row_blocks);
+  const Quotient split = Divide(row_block.quotient, open.splits);
+  const int64_t b = split.quotient;
+  tile.kv_head = head.remainder;
+  tile.split = static_cast<int>(split.remainder);
+  tile.row_tile =
+      (b * p.kv_heads + tile.kv_head) * open.row_blocks + row_block.remainder;
+  tile.first = row_block.remainder * kDecodeTile;
+  tile.sequence = open.sequence(blob, b);
   if (!IsDecode(tile.sequence.q_len)) return tile;
   const auto within = [&](int64_t rows) {
     return static_cast<int>(min(max(rows * p.group - tile.first, int64_t{0}),
@@ -292,9 +308,12 @@ __global__ void __launch_bounds__(Config::kThreads)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int64_t index = blockIdx.x; index < params.num_tiles;
        index += gridDim.x) {
-    const TilePlace place = FindTile(blob, params, index);
-    const DecodeTile tile = FindDecodeTile<Config>(blob, place);
-    if (tile.stored == 0) continue;
+    const OpenTile open = FindTile(params, index, shared.description);
+    const DecodeTile tile = MakeDecodeTile(blob, open);
+    if (tile.stored == 0) {
+      __syncthreads();  // all have left the description
+      continue;
+    }
     if (threadIdx.x == 0) {
       shared.block = {
           tile.sequence,
@@ -309,15 +328,16 @@ __global__ void __launch_bounds__(Config::kThreads)
     float o[1][Config::kDim / 8][4] = {};
     std::byte* ring = memory + warp * kRingBytes;
     if (tile.valid > 0) {
-      DecodeWarp<Config>(ptx::SharedAddress(ring), shared.block, warp, lane)
+      DecodeWarp<Config>(ptx::SharedAddress(ring), shared.block,
+                         shared.views[warp], warp, lane)
           .Run(tile, softmax, o);
     }
     const float factor =
-        MakeScoreRule(*place.problem, tile.sequence.b, 0).factor();
+        MakeScoreRule(*open.problem, tile.sequence.b, 0).factor();
     PutWarpState<Config::kDim>(softmax, factor, o, warp, lane,
                                reinterpret_cast<float*>(ring), shared.states);
     __syncthreads();  // all states are there
-    const Partials partials(params, *place.run, tile.row_tile, Config::kDim);
+    const Partials partials(params, open, tile.row_tile, Config::kDim);
     MergeAndStore<Config>(tile, memory, kRingBytes, shared.states, partials);
     __syncthreads();  // shared memory is free again
   }

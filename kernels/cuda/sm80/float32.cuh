@@ -11,6 +11,7 @@
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/epilogue.cuh"
+#include "kernels/cuda/sm80/open_tile.cuh"
 #include "kernels/cuda/sm80/score.cuh"
 
 namespace attnd::cuda::sm80 {
@@ -32,6 +33,7 @@ struct Float32Shared {
     float k[Config::kDimStep][Config::kCols];  // of K, transposed
     float v[Config::kColStep][kDim];           // of V
   };
+  TileDescription description;
   RowBlock block;
   SegmentView<float> view;
 };
@@ -53,10 +55,15 @@ class Float32 {
         row_(threadIdx.x / 16 * 4),
         column_(threadIdx.x % 16 * 4) {}
 
-  // Rows [first_row, first_row + kRows) of q head h of sequence b.
-  __device__ void Run(const std::byte* blob, const DeviceProblem& p, int64_t b,
-                      int64_t h, int64_t first_row) {
-    const Sequence sequence = MakeSequence(blob, p, b);
+  // The tile `index` of the launch; tiles are as Prefill's.
+  __device__ void Run(const LaunchParams& params, int64_t index) {
+    const OpenTile tile = FindTile(params, index, shared_.description);
+    const Quotient rows = Divide(tile.index, tile.row_blocks);
+    const Quotient head = Divide(rows.quotient, tile.problem->q_heads);
+    const DeviceProblem& p = *tile.problem;
+    const int64_t b = head.quotient, h = head.remainder;
+    const int64_t first_row = (tile.row_blocks - 1 - rows.remainder) * kRows;
+    const Sequence sequence = tile.sequence(BlobOf(params), b);
     const int valid = static_cast<int>(
         min(max(sequence.q_len - first_row, int64_t{0}), int64_t{kRows}));
     if (threadIdx.x == 0) {
@@ -254,16 +261,8 @@ template <class Config>
 __global__ void __launch_bounds__(Config::kThreads)
     Float32Kernel(const __grid_constant__ LaunchParams params) {
   extern __shared__ __align__(1024) std::byte memory[];
-  const std::byte* blob = BlobOf(params);
   for (int64_t tile = blockIdx.x; tile < params.num_tiles; tile += gridDim.x) {
-    const TilePlace place = FindTile(blob, params, tile);
-    const DeviceProblem& p = *place.problem;
-    // As in PrefillKernel.
-    const int64_t blocks = place.run->row_blocks;
-    const int64_t block = blocks - 1 - place.tile % blocks;
-    const int64_t head = place.tile / blocks;
-    Float32<Config>(memory).Run(blob, p, head / p.q_heads, head % p.q_heads,
-                                block * Config::kRows);
+    Float32<Config>(memory).Run(params, tile);
     __syncthreads();  // shared memory is free again
   }
 }

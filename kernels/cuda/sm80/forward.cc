@@ -25,34 +25,57 @@ int64_t MostColumns(const Problem& p) {
   return columns;
 }
 
+// The tiles of a problem in one launch.
+struct Tiles {
+  int64_t heads = 0;  // that have row blocks of their own, over the whole batch
+  int64_t row_blocks = 0;  // of each
+  int64_t splits = 1;      // of each, along the columns
+  int64_t columns = 0;     // that one looks at
+
+  int64_t count() const { return heads * row_blocks * splits; }
+  int64_t records() const { return splits > 1 ? count() * kDecodeTile : 0; }
+};
+
+Tiles DecodeTiles(const Problem& p) {
+  const int64_t columns = MostColumns(p);
+  return {p.batch * p.kv_heads,
+          CeilDiv(std::min(p.q_len, kDecodeRows) * p.group(), kDecodeTile),
+          Splits(columns), std::min(columns, kSplitColumns)};
+}
+
+Tiles RowTiles(const Problem& p, const Kernel& kernel) {
+  return {p.batch * p.q_heads, CeilDiv(p.q_len, kernel.rows), 1,
+          MostColumns(p)};
+}
+
 // One kernel with the tiles that a group has for it.
 struct Launch {
   explicit Launch(const Kernel& kernel) : kernel(kernel) {}
 
-  void Add(BlobOffset problem, int64_t tiles_per_block, int64_t row_blocks,
-           int64_t splits, int64_t columns) {
-    Entry entry;
-    entry.run.problem = problem;
-    entry.run.row_blocks = static_cast<int32_t>(row_blocks);
-    entry.run.splits = static_cast<int32_t>(splits);
-    entry.tiles = tiles_per_block * row_blocks * splits;
-    entry.columns = columns;
-    if (entry.tiles > 0) entries.push_back(entry);
+  void Add(const Blob& blob, BlobOffset problem, const Tiles& of) {
+    if (of.count() == 0) return;
+    const DeviceProblem packed = blob.problem(problem);
+    TileRun run;
+    run.problem = problem;
+    run.segments = packed.segments;
+    run.num_segments = packed.num_segments;
+    run.row_blocks = static_cast<int32_t>(of.row_blocks);
+    run.splits = static_cast<int32_t>(of.splits);
+    entries.push_back({run, of});
   }
 
   // Tiles that take longest first, so that the end is not one of them alone.
   std::vector<TileRun> Runs() {
-    std::stable_sort(
-        entries.begin(), entries.end(),
-        [](const Entry& a, const Entry& b) { return a.columns > b.columns; });
+    std::stable_sort(entries.begin(), entries.end(),
+                     [](const Entry& a, const Entry& b) {
+                       return a.of.columns > b.of.columns;
+                     });
     std::vector<TileRun> runs;
     for (Entry& entry : entries) {
       entry.run.first_tile = tiles;
-      tiles += entry.tiles;
-      if (entry.run.splits > 1) {
-        entry.run.first_record = records;
-        records += entry.tiles * kDecodeTile;
-      }
+      entry.run.first_record = records;
+      tiles += entry.of.count();
+      records += entry.of.records();
       runs.push_back(entry.run);
     }
     return runs;
@@ -60,8 +83,7 @@ struct Launch {
 
   struct Entry {
     TileRun run;
-    int64_t tiles = 0;
-    int64_t columns = 0;  // that a tile looks at
+    Tiles of;
   };
 
   const Kernel& kernel;
@@ -86,18 +108,6 @@ bool HasOutputs(const ForwardArgs& args) {
   const Problem& p = args.problem;
   return p.batch > 0 && p.q_heads > 0 && p.q_len > 0 && (args.o || args.lse) &&
          (p.cancel == nullptr || !p.cancel->cancelled());
-}
-
-void AddDecode(const Problem& p, BlobOffset problem, Launch& launch) {
-  const int64_t columns = MostColumns(p);
-  launch.Add(problem, p.batch * p.kv_heads,
-             CeilDiv(std::min(p.q_len, kDecodeRows) * p.group(), kDecodeTile),
-             Splits(columns), std::min(columns, kSplitColumns));
-}
-
-void AddRows(const Problem& p, BlobOffset problem, Launch& launch) {
-  launch.Add(problem, p.batch * p.q_heads, CeilDiv(p.q_len, launch.kernel.rows),
-             1, MostColumns(p));
 }
 
 absl::Status Enqueue(const Launch& launch, const LaunchParams& given,
@@ -145,8 +155,13 @@ absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
     if (!HasOutputs(args)) continue;
     const BlobOffset problem = blob.Append(args);
     const Kinds kinds = KindsOf(args.problem);
-    if (f32 || kinds.prefill) AddRows(args.problem, problem, launches[0]);
-    if (!f32 && kinds.decode) AddDecode(args.problem, problem, launches[1]);
+    if (f32 || kinds.prefill) {
+      launches[0].Add(blob, problem,
+                      RowTiles(args.problem, launches[0].kernel));
+    }
+    if (!f32 && kinds.decode) {
+      launches[1].Add(blob, problem, DecodeTiles(args.problem));
+    }
   }
   for (Launch& launch : launches) {
     launch.runs_at = blob.Append(absl::MakeConstSpan(launch.Runs()));
@@ -197,10 +212,8 @@ int64_t ForwardScratchBytes(const Problem& p) {
         sizeof(DeviceSegment) + 8 * (s.lens.size() + s.positions.starts.size());
   }
   if (p.dtype() == DType::kF32 || !KindsOf(p).decode) return bytes;
-  Launch launch(FindKernel(Kind::kDecode, p.dtype(), p.head_dim, p.value_dim));
-  AddDecode(p, 0, launch);
-  launch.Runs();
-  return bytes + RecordBytes(launch.records, launch.kernel.dim);
+  return bytes + RecordBytes(DecodeTiles(p).records(),
+                             RoundedDim(p.head_dim, p.value_dim));
 }
 
 }  // namespace attnd::cuda::sm80

@@ -11,6 +11,7 @@
 #include "kernels/cuda/descriptor.h"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/epilogue.cuh"
+#include "kernels/cuda/sm80/open_tile.cuh"
 #include "kernels/cuda/sm80/partials.h"
 #include "kernels/cuda/sm80/softmax.cuh"
 
@@ -59,11 +60,11 @@ __device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float factor,
 // and part a record of m, l and a.
 class Partials {
  public:
-  __device__ Partials(const LaunchParams& params, const TileRun& run,
+  __device__ Partials(const LaunchParams& params, const OpenTile& open,
                       int64_t row_tile, int dim)
-      : splits_(run.splits), stride_(RecordFloats(dim)) {
+      : splits_(open.splits), stride_(RecordFloats(dim)) {
     const int64_t first =
-        run.first_record + row_tile * run.splits * kDecodeTile;
+        open.first_record + row_tile * open.splits * kDecodeTile;
     records_ = params.scratch + first * stride_;
     counter_ = params.counters + first / kDecodeTile;
   }

@@ -12,6 +12,7 @@
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/epilogue.cuh"
+#include "kernels/cuda/sm80/open_tile.cuh"
 #include "kernels/cuda/sm80/products.cuh"
 #include "kernels/cuda/sm80/score.cuh"
 #include "kernels/cuda/sm80/softmax.cuh"
@@ -22,6 +23,7 @@ namespace attnd::cuda::sm80 {
 template <class Config>
 struct PrefillShared {
   using T = typename Config::T;
+  TileDescription description;
   RowBlock block;
   ScoreRule rule;
   int64_t head;
@@ -39,7 +41,7 @@ constexpr int PrefillSharedBytes() {
          static_cast<int>(sizeof(PrefillShared<Config>));
 }
 
-// One row block of one head.
+// One block of rows of one q head of one sequence.
 template <class Config>
 class Prefill {
  public:
@@ -59,10 +61,15 @@ class Prefill {
         lane_(threadIdx.x % 32),
         warp_row_(threadIdx.x / 32 * 16 * kTiles) {}
 
-  // Rows [first_row, first_row + kRows) of q head h of sequence b.
-  __device__ void Run(const std::byte* blob, const DeviceProblem& p, int64_t b,
-                      int64_t h, int64_t first_row) {
-    Begin(MakeSequence(blob, p, b), h, first_row);
+  // The tile `index` of the launch.
+  __device__ void Run(const LaunchParams& params, int64_t index) {
+    const OpenTile tile = FindTile(params, index, shared_.description);
+    // Heads one after another, as K and V of a few stay in the cache; and a
+    // head's last rows first, which see the most when the mask is causal.
+    const Quotient rows = Divide(tile.index, tile.row_blocks);
+    const Quotient head = Divide(rows.quotient, tile.problem->q_heads);
+    Begin(tile.sequence(BlobOf(params), head.quotient), head.remainder,
+          (tile.row_blocks - 1 - rows.remainder) * kRows);
     float o[kTiles][kDim / 8][4] = {};
     OnlineSoftmax<kTiles> softmax;
     if (shared_.valid > 0) Loop(o, softmax);
@@ -85,7 +92,7 @@ class Prefill {
     };
     const int valid = ours ? within(sequence.q_len) : 0;
     if (threadIdx.x == 0) {
-      shared_.block = {sequence,  h / p.group,
+      shared_.block = {sequence,  Divide(h, p.group).quotient,
                        first_row, first_row + valid - 1,
                        0,         sequence.kv_len};
       shared_.rule = MakeScoreRule(p, sequence.b, h);
@@ -276,17 +283,8 @@ template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     PrefillKernel(const __grid_constant__ LaunchParams params) {
   extern __shared__ __align__(1024) std::byte memory[];
-  const std::byte* blob = BlobOf(params);
   for (int64_t tile = blockIdx.x; tile < params.num_tiles; tile += gridDim.x) {
-    const TilePlace place = FindTile(blob, params, tile);
-    const DeviceProblem& p = *place.problem;
-    // Heads one after another, as K and V of a few stay in the cache; and a
-    // head's last rows first, which see the most when the mask is causal.
-    const int64_t blocks = place.run->row_blocks;
-    const int64_t block = blocks - 1 - place.tile % blocks;
-    const int64_t head = place.tile / blocks;
-    Prefill<Config>(memory).Run(blob, p, head / p.q_heads, head % p.q_heads,
-                                block * Config::kRows);
+    Prefill<Config>(memory).Run(params, tile);
     __syncthreads();  // shared memory is free again
   }
 }
