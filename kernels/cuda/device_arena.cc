@@ -11,6 +11,9 @@ namespace {
 
 // What small tensors share.
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
+// Behind each chunk, unused: what comes next in memory must not look as if it
+// were of the same chunk, since no copy may reach from one into another.
+constexpr int64_t kGapBytes = kTensorAlignment;
 // Beyond any device: what the runtime would call a mistake, not a shortage.
 constexpr int64_t kMostBytes = int64_t{1} << 44;
 
@@ -26,7 +29,7 @@ absl::StatusOr<std::byte*> DeviceArena::Allocate(int64_t bytes) {
     const int64_t chunk = std::max(bytes, kChunkBytes);
     void* memory = nullptr;
     absl::Status status =
-        ToStatus(cudaMallocAsync(&memory, chunk, stream_),
+        ToStatus(cudaMallocAsync(&memory, chunk + kGapBytes, stream_),
                  absl::StrCat(chunk, " bytes of device memory"));
     if (!status.ok()) return status;
     chunks_.push_back(memory);
