@@ -1,6 +1,7 @@
 #include "kernels/cuda/capi.h"
 
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,7 +21,8 @@ using attnd::Problem;
 
 struct AttndPlan {
   explicit AttndPlan(void* stream)
-      : workspace(static_cast<cudaStream_t>(stream)) {}
+      : workspace(static_cast<cudaStream_t>(stream),
+                  std::numeric_limits<int64_t>::max()) {}
 
   std::vector<KvSegment> segments;  // one of each problem
   std::vector<ForwardArgs> group;

@@ -10,9 +10,8 @@ namespace {
 
 // The first allocation of each kind: enough for most groups.
 constexpr int64_t kLeastBytes = int64_t{64} << 10;
-// A buffer grows by doubling up to here, and no larger one is kept for long: a
-// baseline's matrices are too large to be held by every stream.
-constexpr int64_t kKeptBytes = int64_t{64} << 20;
+// A buffer grows by doubling up to here: a baseline's matrices are too large.
+constexpr int64_t kDoubledBytes = int64_t{64} << 20;
 
 }  // namespace
 
@@ -27,7 +26,7 @@ Workspace::~Workspace() {
 // using the old one: the stream frees it after that.
 absl::Status Workspace::Grow(Buffer& buffer, int64_t bytes) {
   bytes =
-      std::max({bytes, std::min(2 * buffer.bytes, kKeptBytes), kLeastBytes});
+      std::max({bytes, std::min(2 * buffer.bytes, kDoubledBytes), kLeastBytes});
   if (buffer.data != nullptr) cudaFreeAsync(buffer.data, stream_);
   buffer = {};
   void* data = nullptr;
@@ -85,7 +84,11 @@ absl::StatusOr<uint32_t*> Workspace::Counters(int64_t count) {
           ToStatus(cudaMemsetAsync(counters_.data, 0, counters_.bytes, stream_),
                    "clearing counters");
     }
-    if (!status.ok()) return status;
+    if (!status.ok()) {
+      if (counters_.data != nullptr) cudaFreeAsync(counters_.data, stream_);
+      counters_ = {};
+      return status;
+    }
   }
   return reinterpret_cast<uint32_t*>(counters_.data);
 }
@@ -97,7 +100,7 @@ void Workspace::Recycle() {
     pinned_.pop_front();
   }
   pinned_used_ = 0;
-  if (scratch_.bytes > kKeptBytes) {
+  if (scratch_.bytes > kept_bytes_) {
     cudaFreeAsync(scratch_.data, stream_);
     scratch_ = {};
   }

@@ -3,7 +3,7 @@
 
 // The memory that launches on one CUDA stream need beside their tensors. It
 // grows and stays, so that a warm stream allocates nothing; only scratch beyond
-// 64 MiB goes back to the device's pool once it has been used.
+// a bound goes back to the device's pool once it has been used.
 
 #include <cuda_runtime_api.h>
 
@@ -22,7 +22,10 @@ namespace attnd::cuda {
 // RESOURCE_EXHAUSTED when there is no memory now.
 class Workspace {
  public:
-  explicit Workspace(cudaStream_t stream) : stream_(stream) {}
+  // Scratch of more than `kept_bytes` goes back when it is recycled.
+  explicit Workspace(cudaStream_t stream,
+                     int64_t kept_bytes = int64_t{64} << 20)
+      : stream_(stream), kept_bytes_(kept_bytes) {}
   // Everything enqueued on the stream must be over.
   ~Workspace();
   Workspace(const Workspace&) = delete;
@@ -61,6 +64,7 @@ class Workspace {
   absl::Status Grow(Buffer& buffer, int64_t bytes);
 
   const cudaStream_t stream_;
+  const int64_t kept_bytes_;
   Buffer descriptors_, scratch_, counters_;
   std::list<Buffer> pinned_;  // the last one is being filled
   int64_t pinned_used_ = 0;   // of the last one
