@@ -50,12 +50,13 @@ struct alignas(16) DeviceProblem {
 // What a tile is, the kernel says.
 struct alignas(16) TileRun {
   int64_t first_tile = 0;
-  int64_t first_record = 0;  // of the run's partial results, in scratch
-  BlobOffset problem = 0;    // DeviceProblem
-  BlobOffset segments = 0;   // its segments
+  int64_t first_record = 0;   // of the run's partial results, in scratch
+  int64_t first_counter = 0;  // and of its counters
+  BlobOffset problem = 0;     // DeviceProblem
+  BlobOffset segments = 0;    // its segments
   int32_t num_segments = 0;
-  int32_t row_blocks = 0;  // of a sequence's head, or group of heads
-  int32_t splits = 1;      // parts that the columns of a row are cut into
+  int64_t row_blocks = 0;  // of a sequence's head, or group of heads
+  int32_t parts = 1;       // that the columns of a row are cut into, at most
 };
 
 // What a grouped kernel gets. A small block travels in here, a larger one is
@@ -66,11 +67,12 @@ struct LaunchParams {
   const std::byte* blob = nullptr;  // in device memory; null: inline_blob
   BlobOffset runs = 0;              // TileRun[num_runs], first_tile ascending
   int32_t num_runs = 0;
-  int64_t num_tiles = 0;
+  int64_t first_tile = 0;        // that of the first block of threads
   float* scratch = nullptr;      // partial results
   uint32_t* counters = nullptr;  // 0 before and after every launch
   alignas(16) std::byte inline_blob[kInlineBytes];
 };
+static_assert(sizeof(LaunchParams) <= 4096, "what every GPU takes");
 
 }  // namespace attnd::cuda
 

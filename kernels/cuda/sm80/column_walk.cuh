@@ -42,14 +42,15 @@ __device__ inline Interval Both(Interval a, Interval b) {
 struct WalkPlace {
   int segment = -1;
   uint32_t column = 0, end = 0;
-  int64_t next_first =
-      0;  // the sequence's column where the next segment begins
+  // The sequence's column where the next segment begins; kept by those who look
+  // at a part of the columns.
+  int64_t next_first = 0;
 };
 
 // From the end of a segment to the first tile of the next that has one for
 // `way`. Rare: a function of its own, which takes and gives values alone, lest
 // the walk be in local memory, whose loads wait behind all copies on their way.
-template <int kCols, int kWays, class T>
+template <int kCols, int kWays, bool kPart, class T>
 __device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
                                                const RowBlock& block,
                                                bool leader,
@@ -57,9 +58,13 @@ __device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
   const Sequence& sequence = block.sequence;
   while (++place.segment < sequence.problem->num_segments) {
     const RowIntervals rows = sequence.Intervals(place.segment);
-    const Interval looked_at = {block.first_column - place.next_first,
-                                block.end_column - place.next_first};
-    place.next_first += rows.columns;
+    Interval looked_at = {0, rows.columns};
+    if (kPart) {
+      looked_at = {block.first_column - place.next_first,
+                   block.end_column - place.next_first};
+      place.next_first += rows.columns;
+      if (looked_at.hi <= 0) break;
+    }
     const Interval seen =
         Both(rows.Rows(block.first_row, block.last_row), looked_at);
     if (seen.empty()) continue;
@@ -88,8 +93,9 @@ __device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
 }
 
 // Walks tiles of kCols columns: every kWays-th of them, if there are several
-// teams. Every thread of the team takes every step.
-template <int kCols, int kWays = 1>
+// teams; in the block's part of the columns, or where there are no parts in all
+// of them. Every thread of the team takes every step.
+template <int kCols, int kWays = 1, bool kPart = false>
 class ColumnWalk {
  public:
   // Before the first tile. `way`: which team this is.
@@ -103,7 +109,9 @@ class ColumnWalk {
                        SegmentView<T>& view) {
     place_.column += kCols * kWays;
     if (place_.column < place_.end) return true;
-    place_ = EnterSegment<kCols, kWays>(place_, way_, block, leader, view);
+    place_ =
+        EnterSegment<kCols, kWays, kPart>(place_, way_, block, leader, view);
+    if (!kPart) place_.next_first = 0;  // in no register
     return place_.column < place_.end;
   }
 

@@ -9,20 +9,39 @@
 namespace attnd::cuda::sm80 {
 
 // Sequences of at most this many queries are decoded: their columns are cut
-// into parts of kSplitColumns, which run at once and are merged.
+// into parts, which run at once and are merged. A part has kPartColumns, or
+// more where there would be more than kMostParts.
 inline constexpr int64_t kDecodeRows = 16;
-inline constexpr int64_t kSplitColumns = 1024;
+inline constexpr int64_t kPartColumns = 2048;
+inline constexpr int64_t kMostParts = 64;
 
 constexpr bool IsDecode(int64_t q_len) { return q_len <= kDecodeRows; }
-constexpr int64_t Splits(int64_t kv_len) {
-  return kv_len <= kSplitColumns ? 1
-                                 : (kv_len + kSplitColumns - 1) / kSplitColumns;
+// Columns of a part of a sequence; whole tiles.
+constexpr int64_t PartColumns(int64_t kv_len) {
+  constexpr int64_t kTiles = 64;
+  const int64_t least = (kv_len + kMostParts - 1) / kMostParts;
+  return least <= kPartColumns ? kPartColumns
+                               : (least + kTiles - 1) / kTiles * kTiles;
+}
+constexpr int64_t Parts(int64_t kv_len) {
+  const int64_t part = PartColumns(kv_len);
+  return kv_len <= part ? 1 : (kv_len + part - 1) / part;
+}
+// No sequence of at most kv_len columns has more.
+constexpr int64_t MostParts(int64_t kv_len) {
+  const int64_t parts = (kv_len + kPartColumns - 1) / kPartColumns;
+  return parts < 1 ? 1 : parts > kMostParts ? kMostParts : parts;
 }
 
 // Rows that a block of threads decodes at a time: one A of mma. They are
 // queries of all heads that share a K/V head: row i * group + g is query i of
 // head g of the group.
 inline constexpr int kDecodeTile = 16;
+// How many of them there are in a tile, at most.
+constexpr int64_t TileRows(int64_t q_len, int64_t group) {
+  const int64_t rows = (q_len < kDecodeRows ? q_len : kDecodeRows) * group;
+  return rows < kDecodeTile ? rows : kDecodeTile;
+}
 
 // head_dim and value_dim are both rounded up to one of these.
 constexpr int RoundedDim(int64_t head_dim, int64_t value_dim) {
@@ -70,18 +89,19 @@ struct DecodeShape {
   int cols;
   int warps;
   int stages;
+  int blocks_per_sm;  // that the registers must leave room for
 };
 constexpr DecodeShape DecodeShapeOf(int dim) {
   switch (dim) {
     case 64:
-      return {32, 4, 3};
+      return {32, 4, 3, 2};
     case 96:
     case 128:
-      return {16, 4, 3};
+      return {16, 4, 3, 2};
     case 192:
-      return {16, 2, 4};
+      return {16, 2, 4, 2};
     default:
-      return {16, 2, 3};
+      return {16, 2, 3, 2};
   }
 }
 
@@ -93,6 +113,7 @@ struct DecodeConfig {
   static constexpr int kCols = kShape.cols;
   static constexpr int kWarps = kShape.warps, kThreads = 32 * kWarps;
   static constexpr int kStages = kShape.stages;
+  static constexpr int kBlocksPerSm = kShape.blocks_per_sm;
 };
 
 }  // namespace attnd::cuda::sm80

@@ -28,10 +28,31 @@ struct WarpViews {
   SegmentView<T> loading, computing;
 };
 
+// What a block of threads decodes: rows [first, first + stored) of a K/V head
+// of a sequence, of which the first `valid` may see something.
+struct DecodeTile {
+  RowBlock block;  // the valid rows, and the part of the columns
+  int64_t first;
+  int valid, stored;
+  int part, parts;       // of the columns: which, and how many there are
+  int record_stride;     // from a row's partial results to the next row's
+  int64_t first_record;  // of the rows' partial results
+  int64_t counter;       // of the parts that are done
+
+  __device__ int64_t Row(int r) const {
+    return Divide(first + r, block.sequence.problem->group).quotient;
+  }
+  __device__ int64_t Head(int r) const {
+    const int64_t group = block.sequence.problem->group;
+    return block.kv_head * group + Divide(first + r, group).remainder;
+  }
+};
+
 template <class Config>
 struct DecodeShared {
   TileDescription description;
-  RowBlock block;
+  DecodeTile tile;
+  ScoreRule rule;  // but for the bias, which differs from head to head
   WarpViews<typename Config::T> views[Config::kWarps];
   WarpStates<Config::kWarps> states;
 };
@@ -42,25 +63,6 @@ constexpr int DecodeSharedBytes() {
              TileLayout<Config::kDim>::Bytes(Config::kCols) +
          static_cast<int>(sizeof(DecodeShared<Config>));
 }
-
-// What a block of threads decodes: rows [first, first + stored) of a K/V head
-// of a sequence, of which the first `valid` may see something.
-struct DecodeTile {
-  Sequence sequence;
-  int64_t kv_head;
-  int64_t row_tile;  // in the run
-  int64_t first;
-  int valid, stored;
-  int split, splits;  // the part of the columns, and how many there are
-
-  __device__ int64_t Row(int r) const {
-    return Divide(first + r, sequence.problem->group).quotient;
-  }
-  __device__ int64_t Head(int r) const {
-    const int64_t group = sequence.problem->group;
-    return kv_head * group + Divide(first + r, group).remainder;
-  }
-};
 
 // A warp's part of it.
 template <class Config>
@@ -73,42 +75,44 @@ class DecodeWarp {
   static constexpr int kTileBytes = TileLayout<kDim>::Bytes(kCols);
 
   // `ring` is the warp's own.
-  __device__ DecodeWarp(uint32_t ring, const RowBlock& block,
-                        WarpViews<T>& views, int warp, int lane)
+  __device__ DecodeWarp(uint32_t ring, DecodeShared<Config>& shared, int warp,
+                        int lane)
       : ring_(ring),
-        block_(block),
-        views_(views),
+        tile_(shared.tile),
+        rule_(shared.rule),
+        views_(shared.views[warp]),
         lane_(lane),
         loading_(warp),
         computing_(warp) {}
 
-  __device__ void Run(const DecodeTile& tile, OnlineSoftmax<1>& softmax,
+  __device__ void Run(bool plain, OnlineSoftmax<1>& softmax,
                       float (&o)[1][kDimTiles][4]) {
-    const DeviceProblem& p = *tile.sequence.problem;
-    uint32_t q[kDim / 16][4];
-    LoadQ(tile, q);
-    const bool plain = MakeScoreRule(p, tile.sequence.b, 0).plain();
-    const float factor = MakeScoreRule(p, tile.sequence.b, 0).factor();
-    int load_slot = 0, slot = 0;
+    const DeviceProblem& p = *tile_.block.sequence.problem;
     const int head_dim = p.head_dim, value_dim = p.value_dim;
-    const auto load = [&] { Load(head_dim, value_dim, load_slot); };
-    for (int i = 0; i < kStages - 1; ++i) load();
-    while (ToNext(tile)) {
-      ptx::CpAsyncWait<kStages - 2>();
-      __syncwarp();  // all lanes have the tile, and have left the one before
-      load();
+    const float factor = rule_.factor(plain);
+    int load_slot = 0, slot = 0;
+#pragma unroll 1
+    for (int i = 0; i < kStages - 1; ++i) Load(head_dim, value_dim, load_slot);
+    uint32_t q[kDim / 16][4];
+    LoadQ(q);
+#pragma unroll 1
+    while (ToNext()) {
+      Load(head_dim, value_dim, load_slot);
+      ptx::CpAsyncWait<kStages - 1>();
+      __syncwarp();  // all lanes have the tile
       float s[1][kN][4];
       const uint32_t k = ring_ + 2 * slot * kTileBytes;
       MultiplyLoadedQK(q, k, s);
       const uint32_t column = computing_.column();
       if (!plain) {
-        Score(tile, column, s);
+        Score(column, s);
       } else if (column < all_.x || column + kCols > all_.y) {
         Mask(column, s);
       }
       softmax.Update(s, o, factor);
       AddPV<T, kDim>(s, k + kTileBytes, lane_, o);
       slot = slot + 1 == kStages ? 0 : slot + 1;
+      __syncwarp();  // all lanes have left the tile
     }
     ptx::CpAsyncWait<0>();
     __syncwarp();
@@ -126,7 +130,7 @@ class DecodeWarp {
   __device__ void Load(int head_dim, int value_dim, int& slot) {
     const int segment = loading_.segment();
     SegmentView<T>& view = views_.loading;
-    if (more_) more_ = loading_.Next(block_, lane_ == 0, view);
+    if (more_) more_ = loading_.Next(tile_.block, lane_ == 0, view);
     if (more_) {
       if (loading_.segment() != segment) {
         __syncwarp();  // all lanes have the view
@@ -148,18 +152,20 @@ class DecodeWarp {
   }
 
   // Moves on to the warp's next tile, to be worked on.
-  __device__ bool ToNext(const DecodeTile& tile) {
+  __device__ bool ToNext() {
     const int segment = computing_.segment();
     const SegmentView<T>& view = views_.computing;
-    if (!computing_.Next(block_, lane_ == 0, views_.computing)) return false;
+    if (!computing_.Next(tile_.block, lane_ == 0, views_.computing))
+      return false;
     if (computing_.segment() == segment) return true;
     __syncwarp();  // all lanes have the view
-    const RowIntervals rows = tile.sequence.Intervals(computing_.segment());
+    const RowIntervals rows =
+        tile_.block.sequence.Intervals(computing_.segment());
     all_ = Unsigned(view.all);
     for (int r = 0; r < 2; ++r) {
       const int row = lane_ / 4 + 8 * r;
-      const bool valid = row < tile.valid;
-      seen_[r] = Unsigned(valid ? Both(rows.Row(tile.Row(row)), view.looked_at)
+      const bool valid = row < tile_.valid;
+      seen_[r] = Unsigned(valid ? Both(rows.Row(tile_.Row(row)), view.looked_at)
                                 : Interval{});
     }
     __syncwarp();  // all lanes have left it
@@ -171,19 +177,19 @@ class DecodeWarp {
   }
 
   // Q as mma's A, straight from memory.
-  __device__ void LoadQ(const DecodeTile& tile,
-                        uint32_t (&q)[kDim / 16][4]) const {
-    const DeviceProblem& p = *tile.sequence.problem;
+  __device__ void LoadQ(uint32_t (&q)[kDim / 16][4]) const {
+    const Sequence& sequence = tile_.block.sequence;
+    const DeviceProblem& p = *sequence.problem;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       const int row = lane_ / 4 + 8 * r;
       const auto* from = static_cast<const uint16_t*>(p.q.data) +
-                         tile.sequence.b * p.q.batch_stride;
-      if (row < tile.valid) {
-        from +=
-            tile.Head(row) * p.q.head_stride + tile.Row(row) * p.q.token_stride;
+                         sequence.b * p.q.batch_stride;
+      if (row < tile_.valid) {
+        from += tile_.Head(row) * p.q.head_stride +
+                tile_.Row(row) * p.q.token_stride;
       }
-      const int dim = row < tile.valid ? p.head_dim : 0;
+      const int dim = row < tile_.valid ? p.head_dim : 0;
 #pragma unroll
       for (int d = 0; d < kDim / 16; ++d) {
 #pragma unroll
@@ -232,34 +238,34 @@ class DecodeWarp {
     }
   }
 
-  __device__ void Score(const DecodeTile& tile, uint32_t column,
-                        float (&s)[1][kN][4]) const {
-    const Sequence& sequence = tile.sequence;
+  __device__ void Score(uint32_t column, float (&s)[1][kN][4]) const {
+    const Sequence& sequence = tile_.block.sequence;
     const int64_t bias_column =
         sequence.segment(computing_.segment()).bias_column;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const int row = min(lane_ / 4 + 8 * r, tile.valid - 1);
+      const int row = min(lane_ / 4 + 8 * r, tile_.valid - 1);
       const ScoreRule rule =
-          MakeScoreRule(*sequence.problem, sequence.b, tile.Head(row));
+          MakeScoreRule(*sequence.problem, sequence.b, tile_.Head(row));
 #pragma unroll
       for (int n = 0; n < kN; ++n) {
 #pragma unroll
         for (int i = 2 * r; i < 2 * r + 2; ++i) {
           const uint32_t j = column + 8 * n + 2 * (lane_ % 4) + i % 2;
-          s[0][n][i] =
-              Sees(r, j) ? rule.Log2(s[0][n][i], tile.Row(row), bias_column + j)
-                         : -INFINITY;
+          s[0][n][i] = Sees(r, j) ? rule.Log2(s[0][n][i], tile_.Row(row),
+                                              bias_column + j)
+                                  : -INFINITY;
         }
       }
     }
   }
 
   const uint32_t ring_;
-  const RowBlock& block_;
+  const DecodeTile& tile_;
+  const ScoreRule& rule_;
   WarpViews<T>& views_;
   const int lane_;
-  ColumnWalk<kCols, Config::kWarps> loading_, computing_;
+  ColumnWalk<kCols, Config::kWarps, true> loading_, computing_;
   bool more_ = true;
   Source source_{};
   uint2 all_{};      // the columns of the segment that need no compare
@@ -271,76 +277,76 @@ class DecodeWarp {
 __device__ inline DecodeTile MakeDecodeTile(const std::byte* blob,
                                             const OpenTile& open) {
   const DeviceProblem& p = *open.problem;
-  DecodeTile tile{};
   // Heads run fastest: side by side they read whole tokens of K and V.
   const Quotient head = Divide(open.index, p.kv_heads);
   const Quotient row_block = Divide(head.quotient, open.row_blocks);
-  const Quotient split = Divide(row_block.quotient, open.splits);
-  const int64_t b = split.quotient;
-  tile.kv_head = head.remainder;
-  tile.split = static_cast<int>(split.remainder);
-  tile.row_tile =
-      (b * p.kv_heads + tile.kv_head) * open.row_blocks + row_block.remainder;
+  const Quotient part = Divide(row_block.quotient, open.parts);
+  const int64_t b = part.quotient;
+  const Sequence sequence = open.sequence(blob, b);
+  DecodeTile tile{};
+  tile.block.sequence = sequence;
+  tile.block.kv_head = head.remainder;
   tile.first = row_block.remainder * kDecodeTile;
-  tile.sequence = open.sequence(blob, b);
-  if (!IsDecode(tile.sequence.q_len)) return tile;
+  if (!IsDecode(sequence.q_len)) return tile;
   const auto within = [&](int64_t rows) {
     return static_cast<int>(min(max(rows * p.group - tile.first, int64_t{0}),
                                 int64_t{kDecodeTile}));
   };
-  tile.valid = within(tile.sequence.q_len);
-  tile.stored = within(min(p.q_len, kDecodeRows));
-  tile.splits =
-      static_cast<int>(tile.valid > 0 ? Splits(tile.sequence.kv_len) : 1);
-  if (tile.split >= tile.splits) tile.stored = 0;
+  tile.valid = within(sequence.q_len);
+  tile.part = static_cast<int>(part.remainder);
+  tile.parts = static_cast<int>(tile.valid > 0 ? Parts(sequence.kv_len) : 1);
+  if (tile.part < tile.parts) tile.stored = within(min(p.q_len, kDecodeRows));
+  const int64_t columns = PartColumns(sequence.kv_len);
+  tile.block.first_row = tile.Row(0);
+  tile.block.last_row = tile.Row(max(tile.valid - 1, 0));
+  tile.block.first_column = tile.part * columns;
+  tile.block.end_column =
+      min(tile.block.first_column + columns, sequence.kv_len);
+  const int64_t row_tile =
+      (b * p.kv_heads + head.remainder) * open.row_blocks + row_block.remainder;
+  tile.record_stride = open.parts;
+  tile.first_record =
+      open.first_record + row_tile * open.parts * TileRows(p.q_len, p.group);
+  tile.counter = open.first_counter + row_tile;
   return tile;
 }
 
 template <class Config>
-__global__ void __launch_bounds__(Config::kThreads)
+__global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     DecodeKernel(const __grid_constant__ LaunchParams params) {
   extern __shared__ __align__(1024) std::byte memory[];
   constexpr int kRingBytes =
       Config::kStages * 2 * TileLayout<Config::kDim>::Bytes(Config::kCols);
   auto& shared = *reinterpret_cast<DecodeShared<Config>*>(
       memory + Config::kWarps * kRingBytes);
-  const std::byte* blob = BlobOf(params);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (int64_t index = blockIdx.x; index < params.num_tiles;
-       index += gridDim.x) {
-    const OpenTile open = FindTile(params, index, shared.description);
-    const DecodeTile tile = MakeDecodeTile(blob, open);
-    if (tile.stored == 0) {
-      __syncthreads();  // all have left the description
-      continue;
-    }
-    if (threadIdx.x == 0) {
-      shared.block = {
-          tile.sequence,
-          tile.kv_head,
-          tile.Row(0),
-          tile.Row(max(tile.valid - 1, 0)),
-          tile.split * kSplitColumns,
-          min((tile.split + 1) * kSplitColumns, tile.sequence.kv_len)};
-    }
-    __syncthreads();  // all have shared.block
-    OnlineSoftmax<1> softmax;
-    float o[1][Config::kDim / 8][4] = {};
-    std::byte* ring = memory + warp * kRingBytes;
-    if (tile.valid > 0) {
-      DecodeWarp<Config>(ptx::SharedAddress(ring), shared.block,
-                         shared.views[warp], warp, lane)
-          .Run(tile, softmax, o);
-    }
-    const float factor =
-        MakeScoreRule(*open.problem, tile.sequence.b, 0).factor();
-    PutWarpState<Config::kDim>(softmax, factor, o, warp, lane,
-                               reinterpret_cast<float*>(ring), shared.states);
-    __syncthreads();  // all states are there
-    const Partials partials(params, open, tile.row_tile, Config::kDim);
-    MergeAndStore<Config>(tile, memory, kRingBytes, shared.states, partials);
-    __syncthreads();  // shared memory is free again
+  std::byte* ring = memory + warp * kRingBytes;
+  const OpenTile open =
+      FindTile(params, params.first_tile + blockIdx.x, shared.description);
+  if (threadIdx.x == 0) {
+    shared.tile = MakeDecodeTile(BlobOf(params), open);
+    shared.rule = MakeScoreRule(*open.problem, shared.tile.block.sequence.b, 0);
   }
+  __syncthreads();  // all have the tile
+  if (shared.tile.stored == 0) return;
+  OnlineSoftmax<1> softmax;
+  float o[1][Config::kDim / 8][4];
+  bool plain = shared.rule.plain();
+  while (true) {
+    softmax = {};
+#pragma unroll
+    for (auto& x : o[0]) x[0] = x[1] = x[2] = x[3] = 0.0f;
+    if (shared.tile.valid > 0) {
+      DecodeWarp<Config>(ptx::SharedAddress(ring), shared, warp, lane)
+          .Run(plain, softmax, o);
+    }
+    if (!plain || !softmax.Overflowed(shared.rule.factor(plain))) break;
+    plain = false;
+  }
+  PutWarpState<Config::kDim>(softmax, shared.rule.factor(plain), o, warp, lane,
+                             reinterpret_cast<float*>(ring), shared.states);
+  __syncthreads();  // all states are there
+  MergeAndStore<Config>(shared.tile, memory, kRingBytes, shared.states, params);
 }
 
 }  // namespace attnd::cuda::sm80

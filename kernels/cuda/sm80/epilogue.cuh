@@ -3,32 +3,15 @@
 
 // From accumulators to O and LSE in memory.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/sm80/softmax.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
 
 namespace attnd::cuda::sm80 {
-
-template <class T>
-__device__ T FromFloat(float x);
-template <>
-__device__ inline float FromFloat<float>(float x) {
-  return x;
-}
-template <>
-__device__ inline __half FromFloat<__half>(float x) {
-  return __float2half_rn(x);
-}
-template <>
-__device__ inline __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
-  return __float2bfloat16_rn(x);
-}
 
 // Row `row` of O for sequence b and q head h, of elements Out.
 template <class Out>

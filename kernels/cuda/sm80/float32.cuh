@@ -261,10 +261,7 @@ template <class Config>
 __global__ void __launch_bounds__(Config::kThreads)
     Float32Kernel(const __grid_constant__ LaunchParams params) {
   extern __shared__ __align__(1024) std::byte memory[];
-  for (int64_t tile = blockIdx.x; tile < params.num_tiles; tile += gridDim.x) {
-    Float32<Config>(memory).Run(params, tile);
-    __syncthreads();  // shared memory is free again
-  }
+  Float32<Config>(memory).Run(params, params.first_tile + blockIdx.x);
 }
 
 }  // namespace attnd::cuda::sm80

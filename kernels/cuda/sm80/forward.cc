@@ -7,101 +7,28 @@
 #include <limits>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/cuda/descriptor.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/kernels.h"
 #include "kernels/cuda/sm80/partials.h"
+#include "kernels/cuda/sm80/plan.h"
 #include "kernels/cuda/status.h"
 
 namespace attnd::cuda::sm80 {
 namespace {
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+// Problems share launches as long as their partial results take no more than
+// this, or than one of them alone does: what a stream's scratch is without
+// being charged to anyone.
+constexpr int64_t kSharedScratchBytes = int64_t{64} << 20;
 
-int64_t MostColumns(const Problem& p) {
-  int64_t columns = 0;
-  for (const KvSegment& s : p.kv) columns += s.len;
-  return columns;
-}
-
-// The tiles of a problem in one launch.
-struct Tiles {
-  int64_t heads = 0;  // that have row blocks of their own, over the whole batch
-  int64_t row_blocks = 0;  // of each
-  int64_t splits = 1;      // of each, along the columns
-  int64_t columns = 0;     // that one looks at
-
-  int64_t count() const { return heads * row_blocks * splits; }
-  int64_t records() const { return splits > 1 ? count() * kDecodeTile : 0; }
-};
-
-Tiles DecodeTiles(const Problem& p) {
-  const int64_t columns = MostColumns(p);
-  return {p.batch * p.kv_heads,
-          CeilDiv(std::min(p.q_len, kDecodeRows) * p.group(), kDecodeTile),
-          Splits(columns), std::min(columns, kSplitColumns)};
-}
-
-Tiles RowTiles(const Problem& p, const Kernel& kernel) {
-  return {p.batch * p.q_heads, CeilDiv(p.q_len, kernel.rows), 1,
-          MostColumns(p)};
-}
-
-// One kernel with the tiles that a group has for it.
-struct Launch {
-  explicit Launch(const Kernel& kernel) : kernel(kernel) {}
-
-  void Add(const Blob& blob, BlobOffset problem, const Tiles& of) {
-    if (of.count() == 0) return;
-    const DeviceProblem packed = blob.problem(problem);
-    TileRun run;
-    run.problem = problem;
-    run.segments = packed.segments;
-    run.num_segments = packed.num_segments;
-    run.row_blocks = static_cast<int32_t>(of.row_blocks);
-    run.splits = static_cast<int32_t>(of.splits);
-    entries.push_back({run, of});
-  }
-
-  // Tiles that take longest first, so that the end is not one of them alone.
-  std::vector<TileRun> Runs() {
-    std::stable_sort(entries.begin(), entries.end(),
-                     [](const Entry& a, const Entry& b) {
-                       return a.of.columns > b.of.columns;
-                     });
-    std::vector<TileRun> runs;
-    for (Entry& entry : entries) {
-      entry.run.first_tile = tiles;
-      entry.run.first_record = records;
-      tiles += entry.of.count();
-      records += entry.of.records();
-      runs.push_back(entry.run);
-    }
-    return runs;
-  }
-
-  struct Entry {
-    TileRun run;
-    Tiles of;
-  };
-
-  const Kernel& kernel;
-  std::vector<Entry> entries;
-  int64_t tiles = 0;
-  int64_t records = 0;  // of partial results
-  BlobOffset runs_at = 0;
-};
-
-// Whether the problem has sequences to be decoded, and others; where it has
-// padding beyond what decode covers, there are others.
-struct Kinds {
-  bool decode = false, prefill = false;
-};
-Kinds KindsOf(const Problem& p) {
-  if (IsDecode(p.q_len)) return {.decode = true};
-  return {.decode = std::any_of(p.q_lens.begin(), p.q_lens.end(), IsDecode),
-          .prefill = true};
+int64_t RecordBytes(const Problem& p) {
+  if (p.dtype() == DType::kF32 || !KindsOf(p).decode) return 0;
+  return DecodeTiles(p).records() *
+         RecordFloats(RoundedDim(p.head_dim, p.value_dim)) *
+         static_cast<int64_t>(sizeof(float));
 }
 
 bool HasOutputs(const ForwardArgs& args) {
@@ -110,88 +37,138 @@ bool HasOutputs(const ForwardArgs& args) {
          (p.cancel == nullptr || !p.cancel->cancelled());
 }
 
-absl::Status Enqueue(const Launch& launch, const LaunchParams& given,
-                     cudaStream_t stream) {
-  LaunchParams params = given;
-  params.runs = launch.runs_at;
-  params.num_runs = static_cast<int32_t>(launch.entries.size());
-  params.num_tiles = launch.tiles;
-  const Kernel& kernel = launch.kernel;
-  absl::Status status =
-      ToStatus(cudaFuncSetAttribute(kernel.function,
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    kernel.shared_bytes),
-               kernel.name);
-  if (!status.ok()) return status;
-  const auto blocks = static_cast<unsigned>(
-      std::min<int64_t>(launch.tiles, std::numeric_limits<int32_t>::max()));
-  void* arguments[] = {&params};
-  return ToStatus(
-      cudaLaunchKernel(kernel.function, dim3(blocks), dim3(kernel.threads),
-                       arguments, kernel.shared_bytes, stream),
-      kernel.name);
+// The first problems of the group that one set of launches takes.
+absl::Span<const ForwardArgs> FirstChunk(absl::Span<const ForwardArgs> group) {
+  int64_t bytes = 0;
+  size_t count = 0;
+  for (const ForwardArgs& args : group) {
+    bytes += RecordBytes(args.problem);
+    if (count > 0 && bytes > kSharedScratchBytes) break;
+    ++count;
+  }
+  return group.first(count);
 }
 
-int64_t RecordBytes(int64_t records, int dim) {
-  return records * RecordFloats(dim) * static_cast<int64_t>(sizeof(float));
-}
-
-}  // namespace
-
-absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
-                                            Workspace& workspace) {
-  if (group.empty()) return LaunchCounts();
+// The kernels for a group, with their tiles; the second is decode's.
+std::vector<Launch> Plan(absl::Span<const ForwardArgs> group, Blob& blob) {
   const Problem& any = group.front().problem;
   const auto kernel = [&](Kind kind) -> const Kernel& {
     return FindKernel(kind, any.dtype(), any.head_dim, any.value_dim);
   };
   const bool f32 = any.dtype() == DType::kF32;
-  Launch launches[] = {
-      Launch(kernel(f32 ? Kind::kFloat32 : Kind::kPrefill)),
-      Launch(kernel(f32 ? Kind::kFloat32 : Kind::kDecode)),
-  };
-  Blob blob;
+  std::vector<Launch> launches;
+  launches.emplace_back(kernel(f32 ? Kind::kFloat32 : Kind::kPrefill));
+  if (!f32) launches.emplace_back(kernel(Kind::kDecode));
   for (const ForwardArgs& args : group) {
     if (!HasOutputs(args)) continue;
     const BlobOffset problem = blob.Append(args);
     const Kinds kinds = KindsOf(args.problem);
     if (f32 || kinds.prefill) {
       launches[0].Add(blob, problem,
-                      RowTiles(args.problem, launches[0].kernel));
+                      RowTiles(args.problem, launches[0].kernel()));
     }
     if (!f32 && kinds.decode) {
       launches[1].Add(blob, problem, DecodeTiles(args.problem));
     }
   }
-  for (Launch& launch : launches) {
-    launch.runs_at = blob.Append(absl::MakeConstSpan(launch.Runs()));
-  }
+  for (Launch& launch : launches) launch.Place(blob);
+  return launches;
+}
 
-  LaunchCounts counts;
-  LaunchParams params;
-  const int64_t records = launches[1].records;
-  if (records > 0) {
-    auto scratch =
-        workspace.Scratch(RecordBytes(records, launches[1].kernel.dim));
-    if (!scratch.ok()) return scratch.status();
-    params.scratch = reinterpret_cast<float*>(*scratch);
-    auto counters = workspace.Counters(records / kDecodeTile);
-    if (!counters.ok()) return counters.status();
-    params.counters = *counters;
+// Scratch and counters for the launch's partial results.
+absl::Status TakeScratch(const Launch& launch, Workspace& workspace,
+                         LaunchParams& params) {
+  if (launch.records() == 0) return absl::OkStatus();
+  auto scratch =
+      workspace.Scratch(launch.records() * RecordFloats(launch.kernel().dim) *
+                        static_cast<int64_t>(sizeof(float)));
+  if (!scratch.ok()) return scratch.status();
+  params.scratch = reinterpret_cast<float*>(*scratch);
+  auto counters = workspace.Counters(launch.counters());
+  if (!counters.ok()) return counters.status();
+  params.counters = *counters;
+  return absl::OkStatus();
+}
+
+// Puts the block where kernels find it.
+absl::Status PlaceBlock(const std::vector<std::byte>& block,
+                        Workspace& workspace, LaunchParams& params,
+                        LaunchCounts& counts) {
+  if (block.size() > std::numeric_limits<BlobOffset>::max()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a group takes ", block.size(), " bytes to describe"));
   }
-  if (blob.bytes().size() <= kInlineBytes) {
-    std::memcpy(params.inline_blob, blob.bytes().data(), blob.bytes().size());
-  } else {
-    auto copied = workspace.CopyToDevice(blob.bytes());
-    if (!copied.ok()) return copied.status();
-    params.blob = *copied;
-    ++counts.copies;
+  if (block.size() <= kInlineBytes) {
+    std::memcpy(params.inline_blob, block.data(), block.size());
+    return absl::OkStatus();
   }
-  for (const Launch& launch : launches) {
-    if (launch.tiles == 0) continue;
-    absl::Status status = Enqueue(launch, params, workspace.stream());
+  auto copied = workspace.CopyToDevice(block);
+  if (!copied.ok()) return copied.status();
+  params.blob = *copied;
+  ++counts.copies;
+  return absl::OkStatus();
+}
+
+// Loads the kernel, if it is not, and allows it the shared memory it takes.
+absl::Status Prepare(const Kernel& kernel) {
+  return ToStatus(
+      cudaFuncSetAttribute(kernel.function,
+                           cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           kernel.shared_bytes),
+      kernel.name);
+}
+
+absl::Status Enqueue(const Launch& launch, LaunchParams params,
+                     cudaStream_t stream, LaunchCounts& counts) {
+  constexpr int64_t kMostBlocks = std::numeric_limits<int32_t>::max();
+  const Kernel& kernel = launch.kernel();
+  params.runs = launch.runs();
+  params.num_runs = launch.num_runs();
+  for (int64_t first = 0; first < launch.tiles(); first += kMostBlocks) {
+    params.first_tile = first;
+    const auto blocks =
+        static_cast<unsigned>(std::min(launch.tiles() - first, kMostBlocks));
+    void* arguments[] = {&params};
+    absl::Status status = ToStatus(
+        cudaLaunchKernel(kernel.function, dim3(blocks), dim3(kernel.threads),
+                         arguments, kernel.shared_bytes, stream),
+        kernel.name);
     if (!status.ok()) return status;
     ++counts.kernels;
+  }
+  return absl::OkStatus();
+}
+
+// Everything that may fail for want of memory comes before the first launch.
+absl::Status EnqueueChunk(absl::Span<const ForwardArgs> group,
+                          Workspace& workspace, LaunchCounts& counts) {
+  Blob blob;
+  const std::vector<Launch> launches = Plan(group, blob);
+  LaunchParams params;
+  for (const Launch& launch : launches) {
+    if (launch.tiles() == 0) continue;
+    absl::Status status = Prepare(launch.kernel());
+    if (status.ok()) status = TakeScratch(launch, workspace, params);
+    if (!status.ok()) return status;
+  }
+  absl::Status status = PlaceBlock(blob.bytes(), workspace, params, counts);
+  for (const Launch& launch : launches) {
+    if (!status.ok()) return status;
+    status = Enqueue(launch, params, workspace.stream(), counts);
+  }
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
+                                            Workspace& workspace) {
+  LaunchCounts counts;
+  while (!group.empty()) {
+    const absl::Span<const ForwardArgs> chunk = FirstChunk(group);
+    absl::Status status = EnqueueChunk(chunk, workspace, counts);
+    if (!status.ok()) return status;
+    group.remove_prefix(chunk.size());
   }
   return counts;
 }
@@ -204,16 +181,6 @@ KernelInfo ForwardKernel(const Problem& p) {
           FindKernel(kind, p.dtype(), p.head_dim, p.value_dim).name};
 }
 
-int64_t ForwardScratchBytes(const Problem& p) {
-  const int64_t arrays = p.q_lens.size() + p.q_starts.size();
-  int64_t bytes = 4096 + 8 * arrays;
-  for (const KvSegment& s : p.kv) {
-    bytes +=
-        sizeof(DeviceSegment) + 8 * (s.lens.size() + s.positions.starts.size());
-  }
-  if (p.dtype() == DType::kF32 || !KindsOf(p).decode) return bytes;
-  return bytes + RecordBytes(DecodeTiles(p).records(),
-                             RoundedDim(p.head_dim, p.value_dim));
-}
+int64_t ForwardScratchBytes(const Problem& p) { return RecordBytes(p); }
 
 }  // namespace attnd::cuda::sm80

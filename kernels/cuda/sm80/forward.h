@@ -20,7 +20,7 @@ absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
 
 // The kernel that most of the problem's work runs in.
 KernelInfo ForwardKernel(const Problem& problem);
-// Device memory for partial results and descriptors.
+// Device memory for partial results, beside 64 MiB that a stream may keep.
 int64_t ForwardScratchBytes(const Problem& problem);
 
 }  // namespace attnd::cuda::sm80

@@ -5,7 +5,7 @@
 namespace attnd::cuda::sm80 {
 namespace {
 
-// kDims in CMakeLists.txt must be these.
+// CMakeLists.txt must stamp these dims.
 template <Kind kKind, DType kDType>
 const Kernel& ForDim(int64_t head_dim, int64_t value_dim) {
   static const Kernel kernels[] = {

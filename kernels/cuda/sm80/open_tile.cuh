@@ -21,8 +21,9 @@ struct TileDescription {
 struct OpenTile {
   const DeviceProblem* problem;
   const DeviceSegment* segments;
-  int64_t first_record;
-  int32_t row_blocks, splits;
+  int64_t first_record, first_counter;
+  int64_t row_blocks;
+  int32_t parts;
   int64_t index;  // in the run
 
   __device__ Sequence sequence(const std::byte* blob, int64_t b) const {
@@ -84,8 +85,9 @@ __device__ inline OpenTile FindTile(const std::byte* blob, BlobOffset runs_at,
   return {&description.problem,
           few ? description.segments : At<DeviceSegment>(blob, run.segments),
           run.first_record,
+          run.first_counter,
           run.row_blocks,
-          run.splits,
+          run.parts,
           tile - run.first_tile};
 }
 __device__ inline OpenTile FindTile(const LaunchParams& params, int64_t tile,

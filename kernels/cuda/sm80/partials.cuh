@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/epilogue.cuh"
 #include "kernels/cuda/sm80/open_tile.cuh"
@@ -60,51 +61,34 @@ __device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float factor,
 // and part a record of m, l and a.
 class Partials {
  public:
-  __device__ Partials(const LaunchParams& params, const OpenTile& open,
-                      int64_t row_tile, int dim)
-      : splits_(open.splits), stride_(RecordFloats(dim)) {
-    const int64_t first =
-        open.first_record + row_tile * open.splits * kDecodeTile;
-    records_ = params.scratch + first * stride_;
-    counter_ = params.counters + first / kDecodeTile;
-  }
+  // Of a launch's records from `first` on; `stride` of them for each row.
+  __device__ Partials(const LaunchParams& params, int64_t first, int stride,
+                      int64_t counter, int dim)
+      : stride_(stride),
+        floats_(RecordFloats(dim)),
+        records_(params.scratch + first * floats_),
+        counter_(params.counters + counter) {}
 
-  __device__ float* Record(int row, int split) const {
-    return records_ + (static_cast<int64_t>(row) * splits_ + split) * stride_;
+  __device__ float* Record(int row, int part) const {
+    return records_ + (static_cast<int64_t>(row) * stride_ + part) * floats_;
   }
   // Whether all other parts have been here. The counter is 0 again then.
-  __device__ bool IsLast(int splits) const {
-    return atomicInc(counter_, splits - 1) == splits - 1;
+  __device__ bool IsLast(int parts) const {
+    return atomicInc(counter_, parts - 1) == parts - 1;
   }
 
  private:
-  const int splits_, stride_;
-  float* records_;
-  uint32_t* counter_;
+  const int stride_, floats_;
+  float* const records_;
+  uint32_t* const counter_;
 };
-
-// Stores column `d` of a row of O.
-__device__ inline void StoreO(const DeviceProblem& p, int64_t b, int64_t h,
-                              int64_t row, int d, float x) {
-  switch (p.o.dtype) {
-    case DType::kF32:
-      OutputRow<float>(p, b, h, row)[d] = x;
-      break;
-    case DType::kF16:
-      OutputRow<__half>(p, b, h, row)[d] = FromFloat<__half>(x);
-      break;
-    case DType::kBF16:
-      OutputRow<__nv_bfloat16>(p, b, h, row)[d] = FromFloat<__nv_bfloat16>(x);
-      break;
-  }
-}
 
 // Stores a row of O and LSE from a state whose a is spread over a warp: lane t
 // has columns t, t + 32, ...
 template <int kDim, class Tile>
 __device__ void StoreRow(const Tile& tile, int r, float m, float l,
                          const float (&a)[kDim / 32], int lane) {
-  const Sequence& sequence = tile.sequence;
+  const Sequence& sequence = tile.block.sequence;
   const DeviceProblem& p = *sequence.problem;
   const int64_t row = tile.Row(r), head = tile.Head(r);
   const bool empty = l == 0.0f;
@@ -112,12 +96,14 @@ __device__ void StoreRow(const Tile& tile, int r, float m, float l,
     StoreLse(p, sequence.b, head, row, LogSumExp(m, l));
   }
   if (p.o.data == nullptr) return;
+  const int64_t at = sequence.b * p.o.batch_stride + head * p.o.head_stride +
+                     row * p.o.token_stride;
   const float weight = 1.0f / l;
 #pragma unroll
   for (int i = 0; i < kDim / 32; ++i) {
     const int d = lane + 32 * i;
     if (d < p.value_dim) {
-      StoreO(p, sequence.b, head, row, d, empty ? 0.0f : a[i] * weight);
+      StoreAny(p.o.data, p.o.dtype, at + d, empty ? 0.0f : a[i] * weight);
     }
   }
 }
@@ -148,13 +134,13 @@ __device__ void MergeWarps(const WarpStates<kWarps>& states,
   }
 }
 
-// Merges the parts of row r, one after another.
+// Merges the parts of row r, one after another. The weights are found by 32
+// lanes for 32 parts; what is to be weighed is loaded well ahead.
 template <int kDim>
-__device__ void MergeParts(const Partials& partials, int splits, int r,
-                           int lane, float& m, float& l,
-                           float (&a)[kDim / 32]) {
+__device__ void MergeParts(const Partials& partials, int parts, int r, int lane,
+                           float& m, float& l, float (&a)[kDim / 32]) {
   m = -INFINITY;
-  for (int s = lane; s < splits; s += 32) {
+  for (int s = lane; s < parts; s += 32) {
     m = fmaxf(m, __ldcg(partials.Record(r, s)));
   }
 #pragma unroll
@@ -164,14 +150,23 @@ __device__ void MergeParts(const Partials& partials, int splits, int r,
   l = 0.0f;
 #pragma unroll
   for (int i = 0; i < kDim / 32; ++i) a[i] = 0.0f;
-#pragma unroll 8
-  for (int s = 0; s < splits; ++s) {
-    const float* record = partials.Record(r, s);
-    const float weight = Weight(__ldcg(record), m);
-    l = fmaf(weight, __ldcg(record + 1), l);
+  for (int first = 0; first < parts; first += 32) {
+    const int count = min(parts - first, 32);
+    float weight = 0.0f, part_l = 0.0f;
+    if (lane < count) {
+      const float* record = partials.Record(r, first + lane);
+      weight = Weight(__ldcg(record), m);
+      part_l = __ldcg(record + 1);
+    }
+#pragma unroll 16
+    for (int s = 0; s < count; ++s) {
+      const float* record = partials.Record(r, first + s) + kRecordA + lane;
+      const float w = __shfl_sync(0xffffffff, weight, s);
+      l = fmaf(w, __shfl_sync(0xffffffff, part_l, s), l);
 #pragma unroll
-    for (int i = 0; i < kDim / 32; ++i) {
-      a[i] = fmaf(weight, __ldcg(record + kRecordA + lane + 32 * i), a[i]);
+      for (int i = 0; i < kDim / 32; ++i) {
+        a[i] = fmaf(w, __ldcg(record + 32 * i), a[i]);
+      }
     }
   }
 }
@@ -181,17 +176,19 @@ __device__ void MergeParts(const Partials& partials, int splits, int r,
 template <class Config, class Tile, int kWarps>
 __device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
                               int bytes_of_a_warp, WarpStates<kWarps>& states,
-                              const Partials& partials) {
+                              const LaunchParams& params) {
   constexpr int kDim = Config::kDim;
+  const Partials partials(params, tile.first_record, tile.record_stride,
+                          tile.counter, kDim);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   float m, l, a[kDim / 32];
   for (int r = warp; r < tile.stored; r += kWarps) {
     MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, m, l, a);
-    if (tile.splits == 1) {
+    if (tile.parts == 1) {
       // Padding has been computed, but of no queries.
       StoreRow<kDim>(tile, r, m, r < tile.valid ? l : 0.0f, a, lane);
     } else if (r < tile.valid) {
-      float* record = partials.Record(r, tile.split);
+      float* record = partials.Record(r, tile.part);
       if (lane == 0) record[0] = m;
       if (lane == 1) record[1] = l;
 #pragma unroll
@@ -199,10 +196,10 @@ __device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
         record[kRecordA + lane + 32 * i] = a[i];
     }
   }
-  if (tile.splits == 1) return;
+  if (tile.parts == 1) return;
   __threadfence();
   __syncthreads();  // the block's records are written
-  if (threadIdx.x == 0) states.last = partials.IsLast(tile.splits);
+  if (threadIdx.x == 0) states.last = partials.IsLast(tile.parts);
   __syncthreads();  // all know who is last
   if (!states.last) return;
   __threadfence();
@@ -210,7 +207,7 @@ __device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
     m = -INFINITY;
     l = 0.0f;
     if (r < tile.valid) {
-      MergeParts<kDim>(partials, tile.splits, r, lane, m, l, a);
+      MergeParts<kDim>(partials, tile.parts, r, lane, m, l, a);
     }
     StoreRow<kDim>(tile, r, m, l, a, lane);
   }

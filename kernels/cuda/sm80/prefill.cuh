@@ -26,12 +26,13 @@ struct PrefillShared {
   TileDescription description;
   RowBlock block;
   ScoreRule rule;
+  bool plain;    // see ScoreRule
+  float factor;  // of softmax
   int64_t head;
   int head_dim, value_dim;
   int valid;                     // rows that may see something
   int first_stored, end_stored;  // rows to be written
-  SegmentView<T> loading;        // the segment of the tile of K that comes next
-  SegmentView<T> computing;      // of the tile that is worked on
+  SegmentView<T> views[2];       // the segment worked on, and the next
   uint2 rows[Config::kRows];     // the columns of that segment which a row sees
 };
 
@@ -70,12 +71,19 @@ class Prefill {
     const Quotient head = Divide(rows.quotient, tile.problem->q_heads);
     Begin(tile.sequence(BlobOf(params), head.quotient), head.remainder,
           (tile.row_blocks - 1 - rows.remainder) * kRows);
-    float o[kTiles][kDim / 8][4] = {};
+    float o[kTiles][kDim / 8][4];
     OnlineSoftmax<kTiles> softmax;
-    if (shared_.valid > 0) Loop(o, softmax);
+    while (true) {
+      softmax = {};
+      Clear(o);
+      if (shared_.valid > 0) Loop(o, softmax);
+      const bool again = shared_.plain && softmax.Overflowed(shared_.factor);
+      if (!__syncthreads_or(again)) break;
+      SetPlain(false);
+      __syncthreads();  // all have it
+    }
     float lse[kTiles][2];
-    Finish(softmax, shared_.rule.factor(), shared_.valid - warp_row_, lane_, o,
-           lse);
+    Finish(softmax, shared_.factor, shared_.valid - warp_row_, lane_, o, lse);
     Store(o, lse);
   }
 
@@ -96,6 +104,7 @@ class Prefill {
                        first_row, first_row + valid - 1,
                        0,         sequence.kv_len};
       shared_.rule = MakeScoreRule(p, sequence.b, h);
+      SetPlain(shared_.rule.plain());
       shared_.head = h;
       shared_.head_dim = p.head_dim;
       shared_.value_dim = p.value_dim;
@@ -110,64 +119,86 @@ class Prefill {
                    first_row * p.q.token_stride;
       LoadTile<kDim, kRows, kThreads>(q_, q, p.q.token_stride, valid,
                                       p.head_dim, threadIdx.x);
+      ptx::CpAsyncCommit();
     }
     __syncthreads();  // all have what was written
+  }
+
+  // By one thread, how scores are made from now on. What is read in the loop is
+  // in shared memory, not in registers.
+  __device__ void SetPlain(bool plain) {
+    if (threadIdx.x != 0) return;
+    shared_.plain = plain;
+    shared_.factor = shared_.rule.factor(plain);
+  }
+
+  __device__ static void Clear(float (&o)[kTiles][kDim / 8][4]) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int d = 0; d < kDim / 8; ++d) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) o[t][d][i] = 0.0f;
+      }
+    }
   }
 
   __device__ void Loop(float (&o)[kTiles][kDim / 8][4],
                        OnlineSoftmax<kTiles>& softmax) {
     const RowBlock& block = shared_.block;
     const bool leader = threadIdx.x == 0;
-    ColumnWalk<kCols> loading, computing;
-    bool more = loading.Next(block, leader, shared_.loading);
-    __syncthreads();  // all have shared_.loading
-    if (more) LoadK(loading.column());
-    ptx::CpAsyncCommit();
-    const bool plain = shared_.rule.plain();
-    const float factor = shared_.rule.factor();
+    ColumnWalk<kCols> walk;  // a tile ahead
+    int view = 0;            // of the tile that is worked on
+    bool more = walk.Next(block, leader, shared_.views[0]);
     if (!more) {
       // Q's memory is about to be used again.
       ptx::CpAsyncWait<0>();
       __syncthreads();
+      return;
     }
+    __syncthreads();  // all have the view
+    LoadK(shared_.views[0], walk.column());
+    ptx::CpAsyncCommit();
+    SetRows(walk.segment());
     while (more) {
-      const int segment = computing.segment();
-      computing.Next(block, leader, shared_.computing);
-      if (computing.segment() != segment) SetRows(computing.segment());
+      const SegmentView<T>& here = shared_.views[view];
+      const uint32_t column = walk.column();
+      const int segment = walk.segment();
       ptx::CpAsyncWait<0>();
-      __syncthreads();  // all have K and shared_.computing, and left V
-      LoadV(computing.column());
+      __syncthreads();  // all have K and the rows, and left V
+      LoadV(here, column);
       ptx::CpAsyncCommit();
-      more = loading.Next(block, leader, shared_.loading);
+      more = walk.Next(block, leader, shared_.views[view ^ 1]);
+      const bool entered = more && walk.segment() != segment;
 
       float s[kTiles][kN][4];
       MultiplyQK<T, kDim>(q_, warp_row_, k_, lane_, s);
-      const Interval& all = shared_.computing.all;
-      const int64_t column = computing.column();
-      if (!plain) {
-        Score(column, s);
-      } else if (column < all.lo || column + kCols > all.hi) {
+      if (!shared_.plain) {
+        Score(here.bias_column, column, s);
+      } else if (column < here.all.lo || column + kCols > here.all.hi) {
         Mask(column, s);
       }
 
       ptx::CpAsyncWait<0>();
-      __syncthreads();  // all have V and shared_.loading, and left K
-      if (more) LoadK(loading.column());
+      __syncthreads();  // all have V and the next view, and left K and the rows
+      if (entered) {
+        view ^= 1;
+        SetRows(walk.segment());
+      }
+      if (more) LoadK(shared_.views[view], walk.column());
       ptx::CpAsyncCommit();
 
-      softmax.Update(s, o, factor);
+      softmax.Update(s, o, shared_.factor);
       AddPV<T, kDim>(s, v_, lane_, o);
     }
   }
 
-  __device__ void LoadK(int64_t column) {
-    const SegmentView<T>& s = shared_.loading;
+  __device__ void LoadK(const SegmentView<T>& s, int64_t column) {
     LoadTile<kDim, kCols, kThreads>(k_, s.k + column * s.k_stride, s.k_stride,
                                     Left(s, column), shared_.head_dim,
                                     threadIdx.x);
   }
-  __device__ void LoadV(int64_t column) {
-    const SegmentView<T>& s = shared_.computing;
+  __device__ void LoadV(const SegmentView<T>& s, int64_t column) {
     LoadTile<kDim, kCols, kThreads>(v_, s.v + column * s.v_stride, s.v_stride,
                                     Left(s, column), shared_.value_dim,
                                     threadIdx.x);
@@ -194,7 +225,7 @@ class Prefill {
     const uint2 seen = shared_.rows[warp_row_ + row];
     const int64_t lo = seen.x - column, hi = seen.y - column;
     return make_int2(
-        static_cast<int>(max(lo, int64_t{0})),
+        static_cast<int>(min(max(lo, int64_t{0}), int64_t{kCols})),
         static_cast<int>(min(max(hi, int64_t{0}), int64_t{kCols})));
   }
 
@@ -218,11 +249,12 @@ class Prefill {
 
   // Scores by the rule, and masks: rarely, so one by one, by way of local
   // memory, to take no registers from what is done always.
-  __device__ void Score(int64_t column, float (&s)[kTiles][kN][4]) const {
+  __device__ void Score(int64_t bias_first, int64_t column,
+                        float (&s)[kTiles][kN][4]) const {
     float scores[kTiles * kN * 4];
     Copy(&s[0][0][0], scores);
     const ScoreRule rule = shared_.rule;
-    const int64_t bias_column = shared_.computing.bias_column + column;
+    const int64_t bias_column = bias_first + column;
 #pragma unroll 1
     for (int e = 0; e < kTiles * kN * 4; ++e) {
       const int row = 16 * (e / (kN * 4)) + lane_ / 4 + 8 * (e % 4 / 2);
@@ -283,10 +315,7 @@ template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     PrefillKernel(const __grid_constant__ LaunchParams params) {
   extern __shared__ __align__(1024) std::byte memory[];
-  for (int64_t tile = blockIdx.x; tile < params.num_tiles; tile += gridDim.x) {
-    Prefill<Config>(memory).Run(params, tile);
-    __syncthreads();  // shared memory is free again
-  }
+  Prefill<Config>(memory).Run(params, params.first_tile + blockIdx.x);
 }
 
 }  // namespace attnd::cuda::sm80

@@ -3,13 +3,11 @@
 
 // From a product q . k to a score: (E1) and (E2) in kernels/README.md.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cfloat>
 #include <cstdint>
 
 #include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/element.cuh"
 
 namespace attnd::cuda::sm80 {
 
@@ -24,13 +22,16 @@ struct ScoreRule {
   DType bias_dtype;
 
   // Softmax multiplies by the scale itself, unless more is done to a score, or
-  // the scale is one with which that could turn -inf to NaN or overflow.
+  // the scale is negative, 0 or so far out that -inf might become NaN.
   __device__ bool plain() const {
     return softcap == 0.0f && bias == nullptr && scale >= 0x1p-40f &&
            scale <= 0x1p40f;
   }
-  // What softmax is to multiply scores by, for units of log2.
-  __device__ float factor() const { return plain() ? scale * kLog2e : 1.0f; }
+  // What softmax is to multiply scores by, for units of log2. Scores that
+  // overflow then are to be found again as if the rule were not plain.
+  __device__ float factor(bool as_plain) const {
+    return as_plain ? scale * kLog2e : 1.0f;
+  }
 
   // The score, (E2).
   __device__ float Natural(float product, int64_t row,
@@ -39,7 +40,9 @@ struct ScoreRule {
     // Out of f32's range, the largest of it: +inf would make NaN of a softmax.
     if (isinf(x)) x = copysignf(FLT_MAX, x);
     if (softcap != 0.0f) x = softcap * tanhf(x / softcap);
-    if (bias != nullptr) x += Bias(row * bias_stride + bias_column);
+    if (bias != nullptr) {
+      x += LoadAny(bias, bias_dtype, row * bias_stride + bias_column);
+    }
     return x;
   }
   // The same in units of log2.
@@ -47,19 +50,6 @@ struct ScoreRule {
     const float x = Natural(product, row, bias_column);
     const float units = x * kLog2e;
     return isinf(units) && !isinf(x) ? copysignf(FLT_MAX, x) : units;
-  }
-
- private:
-  __device__ float Bias(int64_t at) const {
-    switch (bias_dtype) {
-      case DType::kF32:
-        return static_cast<const float*>(bias)[at];
-      case DType::kF16:
-        return __half2float(static_cast<const __half*>(bias)[at]);
-      case DType::kBF16:
-        return __bfloat162float(static_cast<const __nv_bfloat16*>(bias)[at]);
-    }
-    return 0.0f;
   }
 };
 

@@ -5,9 +5,10 @@
 // mma leaves them: a lane holds rows lane/4 and lane/4 + 8 of every 16, at two
 // of each eight columns; the four lanes of a row sum up at the end only.
 //
-// Scores are in units of log2: P = 2^(c s - m), where c is 1 if the scores have
-// been scaled already.
+// P = 2^(c (s - m)), where c brings scores to units of log2; it is 1 if they
+// have been brought there already.
 
+#include <cfloat>
 #include <cmath>
 
 #include "kernels/cuda/ptx.cuh"
@@ -83,6 +84,21 @@ struct OnlineSoftmax {
         l[t][r] += sum;
       }
     }
+  }
+
+  // Whether a row of the warp has met scores that are out of f32's range once
+  // multiplied by c: its state is void then. So is that of a row with a NaN.
+  __device__ bool Overflowed(float c) const {
+    bool overflowed = false;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        overflowed = overflowed || !isfinite(l[t][r]) ||
+                     (m[t][r] != -INFINITY && isinf(m[t][r] * c));
+      }
+    }
+    return __any_sync(0xffffffff, overflowed);
   }
 
  private:

@@ -95,10 +95,10 @@ __device__ void LoadTile(uint32_t tile, const T* from, int64_t stride,
       source += kStep * stride;
     }
   } else {
-#pragma unroll
-    for (int i = 0; i < kRows / kStep; ++i) {
-      const bool inside = first + i * kStep < valid && count > 0;
-      ptx::CpAsync16(Layout::RowsOn(to, i * kStep), inside ? source : from,
+#pragma unroll 1
+    for (int row = first; row < kRows; row += kStep) {
+      const bool inside = row < valid && count > 0;
+      ptx::CpAsync16(tile + Layout::Offset(row, chunk), inside ? source : from,
                      inside ? 2 * count : 0);
       source += kStep * stride;
     }

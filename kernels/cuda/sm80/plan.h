@@ -1,0 +1,70 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_PLAN_H_
+#define ATTND_KERNELS_CUDA_SM80_PLAN_H_
+
+// What a group is cut into: for each kernel, the tiles of each problem.
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/sm80/kernels.h"
+
+namespace attnd::cuda::sm80 {
+
+// Whether a problem has sequences to be decoded, and others; where it has
+// padding beyond what decoding covers, there are others.
+struct Kinds {
+  bool decode = false, prefill = false;
+};
+Kinds KindsOf(const Problem& problem);
+
+// The tiles of a problem in one launch.
+struct Tiles {
+  int64_t heads = 0;  // that have row blocks of their own, over the whole batch
+  int64_t row_blocks = 0;  // of each
+  int64_t parts = 1;       // of each, along the columns
+  int64_t columns = 0;     // that one looks at
+  int64_t tile_rows = 0;   // of a tile, that have partial results
+
+  int64_t count() const { return heads * row_blocks * parts; }
+  int64_t records() const { return parts > 1 ? count() * tile_rows : 0; }
+  int64_t counters() const { return parts > 1 ? heads * row_blocks : 0; }
+};
+Tiles DecodeTiles(const Problem& problem);
+Tiles RowTiles(const Problem& problem, const Kernel& kernel);
+
+// One kernel with the tiles that a group has for it.
+class Launch {
+ public:
+  explicit Launch(const Kernel& kernel) : kernel_(&kernel) {}
+
+  // Nothing, if there are no tiles.
+  void Add(const Blob& blob, BlobOffset problem, const Tiles& tiles);
+
+  // Puts the runs, those whose tiles take longest first, into the blob. Once.
+  void Place(Blob& blob);
+
+  const Kernel& kernel() const { return *kernel_; }
+  BlobOffset runs() const { return runs_at_; }
+  int32_t num_runs() const { return static_cast<int32_t>(entries_.size()); }
+  int64_t tiles() const { return tiles_; }
+  int64_t records() const { return records_; }  // of partial results
+  int64_t counters() const { return counters_; }
+
+ private:
+  struct Entry {
+    TileRun run;
+    Tiles tiles;
+  };
+
+  const Kernel* kernel_;
+  std::vector<Entry> entries_;
+  int64_t tiles_ = 0, records_ = 0, counters_ = 0;
+  BlobOffset runs_at_ = 0;
+};
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_PLAN_H_
