@@ -13,6 +13,7 @@
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
+#include "kernels/cuda/sm80/decode_tile.cuh"
 #include "kernels/cuda/sm80/open_tile.cuh"
 #include "kernels/cuda/sm80/partials.cuh"
 #include "kernels/cuda/sm80/products.cuh"
@@ -26,26 +27,6 @@ namespace attnd::cuda::sm80 {
 template <class T>
 struct WarpViews {
   SegmentView<T> loading, computing;
-};
-
-// What a block of threads decodes: rows [first, first + stored) of a K/V head
-// of a sequence, of which the first `valid` may see something.
-struct DecodeTile {
-  RowBlock block;  // the valid rows, and the part of the columns
-  int64_t first;
-  int valid, stored;
-  int part, parts;       // of the columns: which, and how many there are
-  int record_stride;     // from a row's partial results to the next row's
-  int64_t first_record;  // of the rows' partial results
-  int64_t counter;       // of the parts that are done
-
-  __device__ int64_t Row(int r) const {
-    return Divide(first + r, block.sequence.problem->group).quotient;
-  }
-  __device__ int64_t Head(int r) const {
-    const int64_t group = block.sequence.problem->group;
-    return block.kv_head * group + Divide(first + r, group).remainder;
-  }
 };
 
 template <class Config>
@@ -271,45 +252,6 @@ class DecodeWarp {
   uint2 all_{};      // the columns of the segment that need no compare
   uint2 seen_[2]{};  // and those that the lane's two rows see
 };
-
-// The tile that a block of threads of the launch has; nothing is stored in one
-// that has no rows, or a part that the sequence is too short for.
-__device__ inline DecodeTile MakeDecodeTile(const std::byte* blob,
-                                            const OpenTile& open) {
-  const DeviceProblem& p = *open.problem;
-  // Heads run fastest: side by side they read whole tokens of K and V.
-  const Quotient head = Divide(open.index, p.kv_heads);
-  const Quotient row_block = Divide(head.quotient, open.row_blocks);
-  const Quotient part = Divide(row_block.quotient, open.parts);
-  const int64_t b = part.quotient;
-  const Sequence sequence = open.sequence(blob, b);
-  DecodeTile tile{};
-  tile.block.sequence = sequence;
-  tile.block.kv_head = head.remainder;
-  tile.first = row_block.remainder * kDecodeTile;
-  if (!IsDecode(sequence.q_len)) return tile;
-  const auto within = [&](int64_t rows) {
-    return static_cast<int>(min(max(rows * p.group - tile.first, int64_t{0}),
-                                int64_t{kDecodeTile}));
-  };
-  tile.valid = within(sequence.q_len);
-  tile.part = static_cast<int>(part.remainder);
-  tile.parts = static_cast<int>(tile.valid > 0 ? Parts(sequence.kv_len) : 1);
-  if (tile.part < tile.parts) tile.stored = within(min(p.q_len, kDecodeRows));
-  const int64_t columns = PartColumns(sequence.kv_len);
-  tile.block.first_row = tile.Row(0);
-  tile.block.last_row = tile.Row(max(tile.valid - 1, 0));
-  tile.block.first_column = tile.part * columns;
-  tile.block.end_column =
-      min(tile.block.first_column + columns, sequence.kv_len);
-  const int64_t row_tile =
-      (b * p.kv_heads + head.remainder) * open.row_blocks + row_block.remainder;
-  tile.record_stride = open.parts;
-  tile.first_record =
-      open.first_record + row_tile * open.parts * TileRows(p.q_len, p.group);
-  tile.counter = open.first_counter + row_tile;
-  return tile;
-}
 
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
