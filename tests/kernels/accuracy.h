@@ -36,13 +36,29 @@ double RoundingUnit(DType dtype);
 // rows.
 using ForwardFn = std::function<absl::Status(const ForwardArgs&)>;
 using BackwardFn = std::function<absl::Status(const BackwardArgs&)>;
-enum class Slack { kRoundings, kNone };
+
+// How many f32 roundings of its magnitude an element may be off beside that.
+enum class Slack {
+  kRoundings,  // one: whatever the order of the sums
+  // Four: a GPU's special functions give 2^x within 2^-22, which is four of
+  // f32's roundings, and its tensor cores cut sums off where f32 rounds them.
+  kApproximations,
+  kNone,
+};
 ::testing::AssertionResult CheckForward(const RandomProblem& problem,
                                         const ForwardFn& run,
                                         Slack slack = Slack::kRoundings);
 ::testing::AssertionResult CheckBackward(const RandomProblem& problem,
                                          const BackwardFn& run,
                                          Slack slack = Slack::kRoundings);
+
+// The same for results of any problem, wherever they were computed: `o` is
+// [batch, q_len, q_heads, value_dim], rounded to `o_dtype`; `lse` is [batch,
+// q_heads, q_len]. What is empty is not checked.
+::testing::AssertionResult CheckResults(const Problem& problem, DType o_dtype,
+                                        absl::Span<const double> o,
+                                        absl::Span<const double> lse,
+                                        Slack slack = Slack::kRoundings);
 
 }  // namespace attnd::testing
 
