@@ -1,11 +1,15 @@
 // What a group costs beside its arithmetic: launches, copies and memory.
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/cuda/device_runner.h"
 
@@ -117,6 +121,111 @@ TEST_F(CudaGroupTest, AWarmWorkspaceAllocatesNothing) {
   const int64_t held = device().workspace().device_bytes();
   for (int run = 0; run < 3; ++run) ASSERT_TRUE(device().Forward(group).ok());
   EXPECT_EQ(device().workspace().device_bytes(), held);
+}
+
+DenseShape Decode(int64_t kv_len, int64_t dim) {
+  return {.kv_len = kv_len, .q_heads = 4, .dim = dim};
+}
+
+// What parts of the columns leave behind is small beside their keys.
+TEST_F(CudaGroupTest, DecodeTakesASmallPartOfItsKeysMemory) {
+  for (int64_t kv_len : {16384, 100000}) {
+    const DenseShape shape = Decode(kv_len, 128);
+    const int64_t key_bytes = 2 * kv_len * shape.dim * SizeOf(shape.dtype);
+    const int64_t bytes = MeasuredBytes(shape, Algorithm::kAuto);
+    std::printf("decode of %lld keys: %lld bytes held, K and V %lld\n",
+                static_cast<long long>(kv_len), static_cast<long long>(bytes),
+                static_cast<long long>(key_bytes));
+    EXPECT_GE(bytes, 0);
+    EXPECT_LE(bytes, key_bytes / 16);
+  }
+}
+
+TEST_F(CudaGroupTest, DecodeMemoryStopsGrowingAt64Parts) {
+  const int64_t most = MeasuredBytes(Decode(64 * 2048, 16), Algorithm::kAuto);
+  for (int64_t kv_len : {64 * 2048 + 1, 100 * 2048, 256 * 2048}) {
+    EXPECT_LE(MeasuredBytes(Decode(kv_len, 16), Algorithm::kAuto), most);
+  }
+  DenseProblem shortest(1, Decode(1, 16));
+  Problem endless = shortest.args.problem;
+  KvSegment segment = endless.kv.front();
+  endless.kv = {&segment, 1};
+  segment.len = 64 * 2048;
+  const int64_t promised = cuda::ForwardScratchBytes(endless, Algorithm::kAuto);
+  segment.len = int64_t{1} << 40;
+  EXPECT_EQ(cuda::ForwardScratchBytes(endless, Algorithm::kAuto), promised);
+}
+
+// Row i of a problem of one sequence that no mask limits, as a problem to be
+// decoded. `args` are its own, or the same in device memory.
+ForwardArgs OnlyRow(ForwardArgs args, int64_t i) {
+  const auto move = [&](auto& view) {
+    using Byte = std::conditional_t<
+        std::is_const_v<std::remove_pointer_t<decltype(view.data)>>,
+        const std::byte, std::byte>;
+    view.data = static_cast<Byte*>(view.data) +
+                i * view.token_stride * SizeOf(view.dtype);
+  };
+  args.problem.q_len = 1;
+  move(args.problem.q);
+  move(args.o);
+  args.lse.data += i;
+  return args;
+}
+
+::testing::AssertionResult RowIsAccurate(const DenseProblem& of, int64_t i) {
+  std::vector<double> o, lse;
+  for (int64_t h = 0; h < of.o.heads(); ++h) {
+    lse.push_back(of.lse.Get(0, h, i));
+    for (int64_t d = 0; d < of.o.dim(); ++d) o.push_back(of.o.Get(0, i, h, d));
+  }
+  return testing::CheckResults(OnlyRow(of.args, i).problem, of.o.dtype(), o,
+                               lse, testing::Slack::kApproximations);
+}
+
+// Problems of one query each over a few lots of keys, whose parts' results
+// would take far more than a stream keeps.
+TEST_F(CudaGroupTest, ThousandsOfDecodesTakeBoundedMemory) {
+  constexpr int64_t kSources = 8, kRows = 625, kProblems = kSources * kRows;
+  constexpr int64_t kShared = int64_t{64} << 20;
+  constexpr int64_t kDescriptor = 1024;  // of a problem; at most
+  std::vector<std::unique_ptr<DenseProblem>> sources;
+  std::vector<ForwardArgs> group;
+  for (int64_t i = 0; i < kSources; ++i) {
+    sources.push_back(
+        std::make_unique<DenseProblem>(i, DenseShape{.q_len = kRows,
+                                                     .kv_len = 5000,
+                                                     .q_heads = 64,
+                                                     .kv_heads = 4,
+                                                     .dim = 32}));
+    group.push_back(sources.back()->args);
+  }
+  int64_t held = 0;
+  const auto counts = device().ForwardEach(
+      {group},
+      [&](absl::Span<const ForwardArgs> on_device, cuda::Workspace& workspace) {
+        std::vector<ForwardArgs> decodes;
+        for (int64_t i = 0; i < kProblems; ++i) {
+          decodes.push_back(OnlyRow(on_device[i % kSources], i / kSources));
+        }
+        auto enqueued =
+            cuda::EnqueueForward(decodes, Algorithm::kAuto, workspace);
+        held = workspace.device_bytes();
+        return enqueued;
+      });
+  ASSERT_TRUE(counts.ok()) << counts.status();
+  const int64_t one =
+      cuda::ForwardScratchBytes(OnlyRow(group[0], 0).problem, Algorithm::kAuto);
+  std::printf("%lld decodes: %d kernels, %d copies, %lld bytes held\n",
+              static_cast<long long>(kProblems), counts->front().kernels,
+              counts->front().copies, static_cast<long long>(held));
+  EXPECT_LE(held, kShared + one + kProblems * kDescriptor);
+  EXPECT_LE(counts->front().kernels, 64);
+  for (const auto& source : sources) {
+    for (int64_t row : {int64_t{0}, kRows / 2, kRows - 1}) {
+      EXPECT_TRUE(RowIsAccurate(*source, row)) << "row " << row;
+    }
+  }
 }
 
 }  // namespace
