@@ -11,8 +11,8 @@ namespace {
 
 // What small tensors share.
 constexpr int64_t kChunkBytes = int64_t{1} << 20;
-// Behind each chunk, unused: what comes next in memory must not look as if it
-// were of the same chunk, since no copy may reach from one into another.
+// At the end of each chunk, unused: what comes next in memory must not look as
+// if it were of the same chunk, since no copy may reach from one into another.
 constexpr int64_t kGapBytes = kTensorAlignment;
 // Beyond any device: what the runtime would call a mistake, not a shortage.
 constexpr int64_t kMostBytes = int64_t{1} << 44;
@@ -26,17 +26,17 @@ absl::StatusOr<std::byte*> DeviceArena::Allocate(int64_t bytes) {
   bytes = std::max<int64_t>(bytes, 1);
   bytes = (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
   if (bytes > left_) {
-    const int64_t chunk = std::max(bytes, kChunkBytes);
+    const int64_t chunk = std::max(bytes + kGapBytes, kChunkBytes);
     void* memory = nullptr;
     absl::Status status =
-        ToStatus(cudaMallocAsync(&memory, chunk + kGapBytes, stream_),
+        ToStatus(cudaMallocAsync(&memory, chunk, stream_),
                  absl::StrCat(chunk, " bytes of device memory"));
     if (!status.ok()) return status;
     chunks_.push_back(memory);
     // A large tensor has a chunk to itself: the rest of the last one stays.
-    if (bytes >= kChunkBytes) return static_cast<std::byte*>(memory);
+    if (chunk > kChunkBytes) return static_cast<std::byte*>(memory);
     next_ = static_cast<std::byte*>(memory);
-    left_ = chunk;
+    left_ = chunk - kGapBytes;
   }
   std::byte* memory = next_;
   next_ += bytes;
