@@ -86,8 +86,10 @@ struct OnlineSoftmax {
     }
   }
 
-  // Whether a row of the warp has met scores that are out of f32's range once
-  // multiplied by c: its state is void then. So is that of a row with a NaN.
+  // Whether a row of the warp has met scores so large, once multiplied by c,
+  // that they overflow, or that what c m loses by rounding is itself of the
+  // size of scores: the row's state is void then. So is that of a row with a
+  // NaN.
   __device__ bool Overflowed(float c) const {
     bool overflowed = false;
 #pragma unroll
@@ -95,7 +97,7 @@ struct OnlineSoftmax {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         overflowed = overflowed || !isfinite(l[t][r]) ||
-                     (m[t][r] != -INFINITY && isinf(m[t][r] * c));
+                     (m[t][r] != -INFINITY && !(fabsf(m[t][r] * c) < 0x1p20f));
       }
     }
     return __any_sync(0xffffffff, overflowed);
