@@ -46,10 +46,13 @@ __global__ void Scale(const __grid_constant__ LaunchParams params,
       Interval seen;
       if (at.i < sequence.q_len) seen = sequence.Intervals(n).Row(at.i);
       float* s = x.s + row * x.pitch + segment.bias_column;
-      for (int64_t j = threadIdx.x; j < segment.len; j += kThreads)
+      for (int64_t j = threadIdx.x; j < segment.len; j += kThreads) {
+        // Volatile, or padding is loaded too, which no product has written.
+        const volatile float* product = s + j;
         s[j] = j >= seen.lo && j < seen.hi
-                   ? scores(s[j], at.i, segment.bias_column + j)
+                   ? scores(*product, at.i, segment.bias_column + j)
                    : kMinusInfinity;
+      }
     }
   }
 }
