@@ -107,7 +107,8 @@ struct Mask {
   int64_t right = -1;
 };
 
-// Set by whoever gives up on a problem, polled by kernels once per tile block.
+// Set by whoever gives up on a problem, polled by kernels as often as
+// their device can: a CPU once per tile block, a GPU before a launch.
 // The outputs of a cancelled problem are undefined.
 class CancelToken {
  public:
@@ -177,6 +178,13 @@ inline int64_t KvLen(const KvSegment& s, int64_t b) {
 inline int64_t KvLen(const Problem& p, int64_t b) {
   int64_t total = 0;
   for (const KvSegment& s : p.kv) total += KvLen(s, b);
+  return total;
+}
+
+// With padding: what no sequence's length exceeds, and a row of the bias holds.
+inline int64_t PaddedKvLen(const Problem& p) {
+  int64_t total = 0;
+  for (const KvSegment& s : p.kv) total += s.len;
   return total;
 }
 

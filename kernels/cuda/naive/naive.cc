@@ -19,12 +19,6 @@ int64_t RoundUp(int64_t value, int64_t to) {
   return (value + to - 1) / to * to;
 }
 
-int64_t Columns(const Problem& p) {
-  int64_t columns = 0;
-  for (const KvSegment& s : p.kv) columns += s.len;
-  return columns;
-}
-
 // A narrow O cannot be summed over segments in place.
 bool NeedsWideOutput(const Problem& p) {
   return p.dtype() != DType::kF32 && p.kv.size() > 1;
@@ -36,7 +30,7 @@ NaiveMatrices Place(const ForwardArgs& args, BlobOffset problem,
   const Problem& p = args.problem;
   NaiveMatrices x;
   x.rows = p.batch * p.q_heads * p.q_len;
-  x.columns = Columns(p);
+  x.columns = PaddedKvLen(p);
   x.pitch = RoundUp(x.columns, kPitchElements);
   x.dtype = p.dtype();
   x.problem = problem;

@@ -9,12 +9,6 @@ namespace {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t MostColumns(const Problem& p) {
-  int64_t columns = 0;
-  for (const KvSegment& s : p.kv) columns += s.len;
-  return columns;
-}
-
 }  // namespace
 
 Kinds KindsOf(const Problem& p) {
@@ -24,7 +18,7 @@ Kinds KindsOf(const Problem& p) {
 }
 
 Tiles DecodeTiles(const Problem& p) {
-  const int64_t columns = MostColumns(p);
+  const int64_t columns = PaddedKvLen(p);
   Tiles tiles;
   tiles.heads = p.batch * p.kv_heads;
   tiles.row_blocks =
@@ -39,7 +33,7 @@ Tiles RowTiles(const Problem& p, const Kernel& kernel) {
   Tiles tiles;
   tiles.heads = p.batch * p.q_heads;
   tiles.row_blocks = CeilDiv(p.q_len, kernel.rows);
-  tiles.columns = MostColumns(p);
+  tiles.columns = PaddedKvLen(p);
   return tiles;
 }
 
