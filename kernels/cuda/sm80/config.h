@@ -67,8 +67,6 @@ constexpr PrefillShape ShapeOf(int dim) {
     case 96:
     case 128:
       return {128, 64, 4, 2};
-    case 192:
-      return {64, 64, 4, 2};
     default:
       return {64, 64, 4, 2};
   }

@@ -8,7 +8,6 @@
 // P = 2^(c (s - m)), where c brings scores to units of log2; it is 1 if they
 // have been brought there already.
 
-#include <cfloat>
 #include <cmath>
 
 #include "kernels/cuda/ptx.cuh"

@@ -68,10 +68,7 @@ __device__ void LoadTile(uint32_t tile, const T* from, int64_t stride,
                          int valid, int dim, int thread) {
   using Layout = TileLayout<kDim>;
   // Threads of a row: a power of two, so that each keeps to its chunk.
-  constexpr int kAcross = kDim <= 32    ? 4
-                          : kDim <= 64  ? 8
-                          : kDim <= 128 ? 16
-                                        : 32;
+  constexpr int kAcross = kDim <= 64 ? 8 : kDim <= 128 ? 16 : 32;
   constexpr int kStep = kThreads / kAcross;  // rows
   static_assert(kThreads % kAcross == 0);
   static_assert(kRows % kStep == 0);
