@@ -10,10 +10,6 @@
 namespace attnd::cuda {
 namespace {
 
-// Scratch that a stream keeps between batches. What one huge request took, of
-// the naive algorithm say, must not be missing to all others for ever.
-constexpr int64_t kKeptWorkspaceBytes = int64_t{256} << 20;
-
 // For calls that ask for no memory of their own: if one fails for want of it,
 // the stream is no longer in a known state.
 absl::Status Broken(absl::Status status) {
@@ -112,9 +108,6 @@ void CudaStream::Reset() {
   UseDevice(device_).IgnoreError();
   inputs_.Reset();
   outputs_.Reset();
-  if (workspace_->device_bytes() > kKeptWorkspaceBytes) {
-    workspace_.emplace(stream_.get());
-  }
 }
 
 }  // namespace attnd::cuda
