@@ -43,6 +43,8 @@ absl::StatusOr<LaunchCounts> NaiveTiled(Group group, Workspace& workspace) {
   return cuda::EnqueueNaive(group, workspace, {.use_cublas = false});
 }
 absl::StatusOr<LaunchCounts> NaiveCublas(Group group, Workspace& workspace) {
+  absl::Status status = testing::PoisonNaiveScratch(group, workspace);
+  if (!status.ok()) return status;
   return cuda::EnqueueNaive(group, workspace, {.use_cublas = true});
 }
 

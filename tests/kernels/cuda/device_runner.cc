@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/cuda/naive/naive.h"
 #include "kernels/cuda/status.h"
 #include "tests/kernels/cuda/group_image.h"
 
@@ -14,6 +15,17 @@ using cuda::ToStatus;
 bool HasGpu() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
+}
+
+absl::Status PoisonNaiveScratch(absl::Span<const ForwardArgs> group,
+                                cuda::Workspace& workspace) {
+  int64_t bytes = 0;
+  for (const ForwardArgs& args : group)
+    bytes = std::max(bytes, cuda::NaiveScratchBytes(args.problem));
+  absl::StatusOr<std::byte*> scratch = workspace.Scratch(bytes);
+  if (!scratch.ok()) return scratch.status();
+  return ToStatus(cudaMemsetAsync(*scratch, 0xff, bytes, workspace.stream()),
+                  "poisoning scratch");
 }
 
 absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create() {
@@ -65,10 +77,16 @@ absl::StatusOr<LaunchCounts> DeviceRunner::Forward(
 
 absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(
     const Groups& groups, Algorithm algorithm) {
-  return ForwardEach(groups, [algorithm](absl::Span<const ForwardArgs> group,
-                                         cuda::Workspace& workspace) {
-    return cuda::EnqueueForward(group, algorithm, workspace);
-  });
+  return ForwardEach(
+      groups,
+      [algorithm](absl::Span<const ForwardArgs> group,
+                  cuda::Workspace& workspace) -> absl::StatusOr<LaunchCounts> {
+        if (algorithm == Algorithm::kNaive) {
+          absl::Status status = PoisonNaiveScratch(group, workspace);
+          if (!status.ok()) return status;
+        }
+        return cuda::EnqueueForward(group, algorithm, workspace);
+      });
 }
 
 absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(

@@ -23,6 +23,13 @@ namespace attnd::testing {
 // False without a driver, too.
 bool HasGpu();
 
+// Fills the scratch that naive attention of the group will take with NaN, so
+// that what is read before it is written shows in the results. compute-
+// sanitizer's initcheck cannot judge that where cuBLAS multiplies: it misses
+// what some of that library's kernels store.
+absl::Status PoisonNaiveScratch(absl::Span<const ForwardArgs> group,
+                                cuda::Workspace& workspace);
+
 // For one thread. An INTERNAL error leaves the process without its GPU: every
 // later call fails.
 class DeviceRunner {
@@ -33,7 +40,8 @@ class DeviceRunner {
   DeviceRunner& operator=(const DeviceRunner&) = delete;
 
   // Copies everything that the group views to the device, runs it and copies
-  // the outputs back. INTERNAL also when something else was written to.
+  // the outputs back. INTERNAL also when something else was written to. Naive
+  // attention finds its scratch poisoned.
   absl::StatusOr<cuda::LaunchCounts> Forward(
       absl::Span<const ForwardArgs> group,
       Algorithm algorithm = Algorithm::kAuto);
