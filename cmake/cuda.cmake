@@ -17,9 +17,14 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 
 # Machine code for 8.x and 9.0, and PTX of 9.0 for all that comes after: the
-# driver compiles that at the first start.
+# driver compiles that at the first start. Sanitizers look at what the host runs:
+# for them machine code for one kind will do.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for")
+  if(ATTND_SANITIZE)
+    set(CMAKE_CUDA_ARCHITECTURES "90-real" CACHE STRING "GPUs to compile for")
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for")
+  endif()
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
