@@ -148,6 +148,14 @@ bool Cublas::Takes(const Product& p) {
 }
 
 // cuBLAS has columns where we have rows: it is asked for C^T = B^T A^T.
+//
+// compute-sanitizer's racecheck reports one word of shared memory of a kernel of
+// the library's (nvjet_sm90_..._coopA, version 13; products 4096 wide): the last
+// lanes of all warps that multiply read it, in both blocks of a cluster, and the
+// first thread after them writes it. Its values count up from the number of
+// clusters, so it is the next tile's number, handed from one thread to the rest.
+// mbarriers order such hand-overs; that they do here is presumed, since the code
+// is closed.
 absl::Status Cublas::Enqueue(const Product& product, int& launches) {
   const Product p = Fold(product);
   const float one = 1.0f;
