@@ -54,9 +54,11 @@ struct alignas(16) TileRun {
   int64_t first_counter = 0;  // and of its counters
   BlobOffset problem = 0;     // DeviceProblem
   BlobOffset segments = 0;    // its segments
+  BlobOffset maps = 0;        // CUtensorMap[], of kernels that use them
   int32_t num_segments = 0;
-  int64_t row_blocks = 0;  // of a sequence's head, or group of heads
-  int32_t parts = 1;       // that the columns of a row are cut into, at most
+  int64_t row_blocks = 0;      // of a sequence's head, or group of heads
+  int64_t heads_together = 1;  // that take turns, of kernels that do so
+  int32_t parts = 1;  // that the columns of a row are cut into, at most
 };
 
 // What a grouped kernel gets. A small block travels in here, a larger one is
@@ -67,10 +69,11 @@ struct LaunchParams {
   const std::byte* blob = nullptr;  // in device memory; null: inline_blob
   BlobOffset runs = 0;              // TileRun[num_runs], first_tile ascending
   int32_t num_runs = 0;
+  uint32_t num_tiles = 0;        // of a kernel whose blocks take many
   int64_t first_tile = 0;        // that of the first block of threads
   float* scratch = nullptr;      // partial results
   uint32_t* counters = nullptr;  // 0 before and after every launch
-  alignas(16) std::byte inline_blob[kInlineBytes];
+  alignas(64) std::byte inline_blob[kInlineBytes];
 };
 static_assert(sizeof(LaunchParams) <= 4096, "what every GPU takes");
 

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/open_tile.cuh"
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
-#include "kernels/cuda/sm80/open_tile.cuh"
 
 namespace attnd::cuda::sm80 {
 

@@ -8,23 +8,11 @@
 #include "kernels/cuda/descriptor.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/row.cuh"
 #include "kernels/cuda/sm80/softmax.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
 
 namespace attnd::cuda::sm80 {
-
-// Row `row` of O for sequence b and q head h, of elements Out.
-template <class Out>
-__device__ Out* OutputRow(const DeviceProblem& p, int64_t b, int64_t h,
-                          int64_t row) {
-  return static_cast<Out*>(p.o.data) + b * p.o.batch_stride +
-         h * p.o.head_stride + row * p.o.token_stride;
-}
-
-__device__ inline void StoreLse(const DeviceProblem& p, int64_t b, int64_t h,
-                                int64_t row, float lse) {
-  p.lse.data[b * p.lse.batch_stride + h * p.lse.head_stride + row] = lse;
-}
 
 // Divides what a warp has of 16 * kTiles rows by their sums, which makes O, and
 // gives each row's LSE. Rows that saw nothing, and those from `valid` on,

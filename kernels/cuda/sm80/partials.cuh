@@ -10,9 +10,9 @@
 
 #include "kernels/cuda/descriptor.h"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/open_tile.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/epilogue.cuh"
-#include "kernels/cuda/sm80/open_tile.cuh"
 #include "kernels/cuda/sm80/partials.h"
 #include "kernels/cuda/sm80/softmax.cuh"
 

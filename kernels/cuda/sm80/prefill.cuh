@@ -8,13 +8,13 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/open_tile.cuh"
+#include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/epilogue.cuh"
-#include "kernels/cuda/sm80/open_tile.cuh"
 #include "kernels/cuda/sm80/products.cuh"
-#include "kernels/cuda/sm80/score.cuh"
 #include "kernels/cuda/sm80/softmax.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
 

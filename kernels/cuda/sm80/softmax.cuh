@@ -11,18 +11,9 @@
 #include <cmath>
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/row.cuh"
 
 namespace attnd::cuda::sm80 {
-
-// The larger of the values that the four lanes of a row hold.
-__device__ inline float QuadMax(float x) {
-  x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
-  return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
-}
-__device__ inline float QuadSum(float x) {
-  x += __shfl_xor_sync(0xffffffff, x, 1);
-  return x + __shfl_xor_sync(0xffffffff, x, 2);
-}
 
 // The state of 16 * kTiles rows of a warp.
 template <int kTiles>
@@ -120,12 +111,6 @@ struct OnlineSoftmax {
     }
   }
 };
-
-// (E7), from a maximum in units of log2. A row that saw nothing has l = 0.
-__device__ inline float LogSumExp(float m_log2, float l) {
-  constexpr float kLn2 = 0.693147180559945309f;
-  return l == 0.0f ? -INFINITY : fmaf(m_log2, kLn2, logf(l));
-}
 
 }  // namespace attnd::cuda::sm80
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/row.cuh"
 
 namespace attnd::cuda::sm80 {
 
@@ -36,15 +37,6 @@ struct TileLayout {
     return (address ^ ((chunks & 7) << 4)) + ((chunks >> 3) << 7);
   }
 };
-
-// Whether rows of T that start at `data` and lie `stride` elements apart can be
-// read and written 16 bytes at a time.
-template <class T>
-__device__ bool IsAligned(const T* data, int64_t stride) {
-  return ((reinterpret_cast<uintptr_t>(data) |
-           static_cast<uintptr_t>(stride * sizeof(T))) &
-          15) == 0;
-}
 
 // Eight elements of which the first `count` are read, the others 0.
 template <class T>

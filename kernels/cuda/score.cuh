@@ -1,5 +1,5 @@
-#ifndef ATTND_KERNELS_CUDA_SM80_SCORE_CUH_
-#define ATTND_KERNELS_CUDA_SM80_SCORE_CUH_
+#ifndef ATTND_KERNELS_CUDA_SCORE_CUH_
+#define ATTND_KERNELS_CUDA_SCORE_CUH_
 
 // From a product q . k to a score: (E1) and (E2) in kernels/README.md.
 
@@ -9,7 +9,7 @@
 #include "kernels/cuda/descriptor.h"
 #include "kernels/cuda/element.cuh"
 
-namespace attnd::cuda::sm80 {
+namespace attnd::cuda {
 
 inline constexpr float kLog2e = 1.44269504088896341f;
 
@@ -65,6 +65,6 @@ __device__ inline ScoreRule MakeScoreRule(const DeviceProblem& p, int64_t b,
   return rule;
 }
 
-}  // namespace attnd::cuda::sm80
+}  // namespace attnd::cuda
 
-#endif  // ATTND_KERNELS_CUDA_SM80_SCORE_CUH_
+#endif  // ATTND_KERNELS_CUDA_SCORE_CUH_

@@ -1,15 +1,16 @@
-#ifndef ATTND_KERNELS_CUDA_SM80_OPEN_TILE_CUH_
-#define ATTND_KERNELS_CUDA_SM80_OPEN_TILE_CUH_
+#ifndef ATTND_KERNELS_CUDA_OPEN_TILE_CUH_
+#define ATTND_KERNELS_CUDA_OPEN_TILE_CUH_
 
-// The first thing that a block of threads does with a tile of its launch: find
-// whose it is, and bring what describes it into shared memory, all at once.
-// Parameters and memory are too far away to be read field by field.
+// The first thing that a team of threads, a block or a warp of them, does with
+// a tile of its launch: find whose it is, and bring what describes it into
+// shared memory, all at once. Parameters and memory are too far away to be read
+// field by field.
 
 #include <cstdint>
 
 #include "kernels/cuda/sequence.h"
 
-namespace attnd::cuda::sm80 {
+namespace attnd::cuda {
 
 struct TileDescription {
   // A problem that has more leaves them where they are.
@@ -22,7 +23,9 @@ struct OpenTile {
   const DeviceProblem* problem;
   const DeviceSegment* segments;
   int64_t first_record, first_counter;
+  BlobOffset maps;
   int64_t row_blocks;
+  int64_t heads_together;
   int32_t parts;
   int64_t index;  // in the run
 
@@ -60,36 +63,65 @@ __device__ inline int FindRun(const TileRun* runs, int count, int64_t tile) {
   return first;
 }
 
+struct BlockTeam {
+  __device__ static int Thread() { return threadIdx.x; }
+  __device__ static int Size() { return blockDim.x; }
+  __device__ static void Sync() { __syncthreads(); }
+};
+struct WarpTeam {
+  __device__ static int Thread() { return threadIdx.x % 32; }
+  __device__ static int Size() { return 32; }
+  __device__ static void Sync() { __syncwarp(); }
+};
+
 // Copies whole 16-byte words; both sides are aligned so.
-template <class T>
+template <class Team, class T>
 __device__ void CopyTogether(const std::byte* from, int count, T* to) {
   static_assert(sizeof(T) % 16 == 0);
   const int words = count * static_cast<int>(sizeof(T) / 16);
-  for (int i = threadIdx.x; i < words; i += blockDim.x) {
+  for (int i = Team::Thread(); i < words; i += Team::Size()) {
     reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
   }
 }
 
-// For all threads of the block; nobody may still read `description`.
+// Brings a run's problem to shared memory. For all threads of the team; nobody
+// may still read `description`.
+template <class Team>
+__device__ void Describe(const std::byte* blob, const TileRun& run,
+                         TileDescription& description) {
+  CopyTogether<Team>(blob + run.problem, 1, &description.problem);
+  if (run.num_segments <= TileDescription::kSegments) {
+    CopyTogether<Team>(blob + run.segments, run.num_segments,
+                       description.segments);
+  }
+  Team::Sync();  // all have the description
+}
+
+// The run's tile `tile`, as a description of the run's problem has it.
+__device__ inline OpenTile MakeOpenTile(const std::byte* blob,
+                                        const TileRun& run, int64_t tile,
+                                        const TileDescription& description) {
+  const bool few = run.num_segments <= TileDescription::kSegments;
+  return {&description.problem,
+          few ? description.segments : At<DeviceSegment>(blob, run.segments),
+          run.first_record,
+          run.first_counter,
+          run.maps,
+          run.row_blocks,
+          run.heads_together,
+          run.parts,
+          tile - run.first_tile};
+}
+
 __device__ inline OpenTile FindTile(const std::byte* blob, BlobOffset runs_at,
                                     int num_runs, int64_t tile,
                                     TileDescription& description) {
   const TileRun* runs = At<TileRun>(blob, runs_at);
   const TileRun run = runs[FindRun(runs, num_runs, tile)];
-  CopyTogether(blob + run.problem, 1, &description.problem);
-  const bool few = run.num_segments <= TileDescription::kSegments;
-  if (few) {
-    CopyTogether(blob + run.segments, run.num_segments, description.segments);
-  }
-  __syncthreads();  // all have the description
-  return {&description.problem,
-          few ? description.segments : At<DeviceSegment>(blob, run.segments),
-          run.first_record,
-          run.first_counter,
-          run.row_blocks,
-          run.parts,
-          tile - run.first_tile};
+  Describe<BlockTeam>(blob, run, description);
+  return MakeOpenTile(blob, run, tile, description);
 }
+// For all threads of the block; nobody may still read `description`.
 __device__ inline OpenTile FindTile(const LaunchParams& params, int64_t tile,
                                     TileDescription& description) {
   // Apart, so that the compiler knows where each of them reads from.
@@ -99,6 +131,6 @@ __device__ inline OpenTile FindTile(const LaunchParams& params, int64_t tile,
                                            params.num_runs, tile, description);
 }
 
-}  // namespace attnd::cuda::sm80
+}  // namespace attnd::cuda
 
-#endif  // ATTND_KERNELS_CUDA_SM80_OPEN_TILE_CUH_
+#endif  // ATTND_KERNELS_CUDA_OPEN_TILE_CUH_
