@@ -13,8 +13,10 @@ namespace {
 
 class CudaBackend : public Backend {
  public:
-  CudaBackend(DeviceInfo device, int64_t retained_pinned_bytes)
+  CudaBackend(DeviceInfo device, const cuda::Gpu& gpu,
+              int64_t retained_pinned_bytes)
       : device_(std::move(device)),
+        gpu_(gpu),
         host_memory_(std::make_shared<cuda::PinnedMemory>(
             device_.index, retained_pinned_bytes)) {}
 
@@ -35,7 +37,7 @@ class CudaBackend : public Backend {
 
   KernelInfo Kernel(Op, const Problem& problem,
                     const GroupOptions& options) const override {
-    return cuda::ForwardKernel(problem, options.algorithm);
+    return cuda::ForwardKernel(problem, options.algorithm, gpu_);
   }
 
   int64_t ScratchBytes(Op op, const Problem& problem,
@@ -68,6 +70,7 @@ class CudaBackend : public Backend {
   }
 
   const DeviceInfo device_;
+  const cuda::Gpu gpu_;
   const std::shared_ptr<cuda::PinnedMemory> host_memory_;
 };
 
@@ -99,8 +102,10 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCudaBackends(
     absl::StatusOr<DeviceInfo> device =
         cuda::OpenDevice(index, options.retained_bytes);
     if (!device.ok()) return device.status();
+    absl::StatusOr<cuda::Gpu> gpu = cuda::DescribeGpu(index);
+    if (!gpu.ok()) return gpu.status();
     backends.push_back(std::make_unique<CudaBackend>(
-        *std::move(device), options.retained_pinned_bytes));
+        *std::move(device), *gpu, options.retained_pinned_bytes));
   }
   return backends;
 }

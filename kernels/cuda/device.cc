@@ -9,18 +9,20 @@ namespace attnd::cuda {
 namespace {
 
 // Without a context on the device: merely looking costs it nothing.
-absl::StatusOr<int> Capability(int index) {
-  int major = 0, minor = 0;
+absl::StatusOr<int> Attribute(int index, cudaDeviceAttr attribute) {
+  int value = 0;
   absl::Status status = ToStatus(
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index),
-      "compute capability");
-  if (status.ok()) {
-    status = ToStatus(cudaDeviceGetAttribute(
-                          &minor, cudaDevAttrComputeCapabilityMinor, index),
-                      "compute capability");
-  }
+      cudaDeviceGetAttribute(&value, attribute, index), "a device's attribute");
   if (!status.ok()) return status;
-  return 10 * major + minor;
+  return value;
+}
+
+absl::StatusOr<int> Capability(int index) {
+  const auto major = Attribute(index, cudaDevAttrComputeCapabilityMajor);
+  if (!major.ok()) return major.status();
+  const auto minor = Attribute(index, cudaDevAttrComputeCapabilityMinor);
+  if (!minor.ok()) return minor.status();
+  return 10 * *major + *minor;
 }
 
 absl::StatusOr<int> CountDevices() {
@@ -87,6 +89,21 @@ absl::StatusOr<DeviceInfo> OpenDevice(int index, int64_t retained_bytes) {
   info.index = index;
   info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
   return info;
+}
+
+absl::StatusOr<Gpu> DescribeGpu(int index) {
+  const auto capability = Capability(index);
+  if (!capability.ok()) return capability.status();
+  const auto count = Attribute(index, cudaDevAttrMultiProcessorCount);
+  if (!count.ok()) return count.status();
+  return Gpu{.capability = *capability, .multiprocessors = *count};
+}
+
+absl::StatusOr<Gpu> CurrentGpu() {
+  int index = 0;
+  absl::Status status = ToStatus(cudaGetDevice(&index), "the current device");
+  if (!status.ok()) return status;
+  return DescribeGpu(index);
 }
 
 absl::Status UseDevice(int index) {

@@ -25,6 +25,15 @@ absl::StatusOr<std::vector<int>> UsableDevices();
 // does not work.
 absl::StatusOr<DeviceInfo> OpenDevice(int index, int64_t retained_bytes);
 
+// What decides which kernels run on a device.
+struct Gpu {
+  int capability = 0;  // times ten: 90 is 9.0
+  int multiprocessors = 0;
+};
+absl::StatusOr<Gpu> DescribeGpu(int index);
+// The device that the calling thread talks to.
+absl::StatusOr<Gpu> CurrentGpu();
+
 // What the calling thread does from now on concerns this device.
 absl::Status UseDevice(int index);
 

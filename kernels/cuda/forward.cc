@@ -1,9 +1,9 @@
 #include "kernels/cuda/forward.h"
 
 #include "kernels/cuda/flash_attention_1/flash_attention_1.h"
+#include "kernels/cuda/fused.h"
 #include "kernels/cuda/naive/cublas.h"
 #include "kernels/cuda/naive/naive.h"
-#include "kernels/cuda/sm80/forward.h"
 
 namespace attnd::cuda {
 
@@ -13,7 +13,7 @@ absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:
-      return sm80::EnqueueForward(group, workspace);
+      return EnqueueFused(group, workspace);
     case Algorithm::kNaive:
       return EnqueueNaive(group, workspace);
     case Algorithm::kFlashAttention1:
@@ -37,7 +37,8 @@ absl::Status SupportsForward(const Problem&, Algorithm algorithm) {
   return absl::UnimplementedError("no kernel for this algorithm on a GPU");
 }
 
-KernelInfo ForwardKernel(const Problem& problem, Algorithm algorithm) {
+KernelInfo ForwardKernel(const Problem& problem, Algorithm algorithm,
+                         const Gpu& gpu) {
   if (algorithm == Algorithm::kNaive) {
     return {algorithm,
             Cublas::IsPresent() ? "cuda/naive/cublas" : "cuda/naive/tiled"};
@@ -45,7 +46,7 @@ KernelInfo ForwardKernel(const Problem& problem, Algorithm algorithm) {
   if (algorithm == Algorithm::kFlashAttention1) {
     return {algorithm, "cuda/flash_attention_1"};
   }
-  return sm80::ForwardKernel(problem);
+  return FusedKernel(problem, gpu);
 }
 
 int64_t ForwardScratchBytes(const Problem& problem, Algorithm algorithm) {
@@ -53,7 +54,7 @@ int64_t ForwardScratchBytes(const Problem& problem, Algorithm algorithm) {
   if (algorithm == Algorithm::kFlashAttention1) {
     return FlashAttention1ScratchBytes(problem);
   }
-  return sm80::ForwardScratchBytes(problem);
+  return FusedScratchBytes(problem);
 }
 
 }  // namespace attnd::cuda

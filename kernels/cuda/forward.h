@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/workspace.h"
 
 namespace attnd::cuda {
@@ -33,7 +34,8 @@ absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
 
 // OK, or UNIMPLEMENTED.
 absl::Status SupportsForward(const Problem& problem, Algorithm algorithm);
-KernelInfo ForwardKernel(const Problem& problem, Algorithm algorithm);
+KernelInfo ForwardKernel(const Problem& problem, Algorithm algorithm,
+                         const Gpu& gpu);
 // The device memory that EnqueueForward takes from a workspace for it.
 int64_t ForwardScratchBytes(const Problem& problem, Algorithm algorithm);
 

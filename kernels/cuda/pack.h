@@ -18,14 +18,14 @@ class Blob {
  public:
   Blob() : bytes_(kAlignment) {}
 
-  // Copies `values` to the end of the block and says where they are; 0 when
-  // there are none.
+  // Copies `values` to the end of the block, aligned as they must be, and says
+  // where they are; 0 when there are none.
   template <class T>
   BlobOffset Append(absl::Span<const T> values) {
     if (values.empty()) return 0;
-    const size_t at = bytes_.size();
+    const size_t at = RoundUp(bytes_.size(), alignof(T));
     const size_t size = values.size() * sizeof(T);
-    bytes_.resize((at + size + kAlignment - 1) / kAlignment * kAlignment);
+    bytes_.resize(RoundUp(at + size, kAlignment));
     std::memcpy(bytes_.data() + at, values.data(), size);
     return static_cast<BlobOffset>(at);
   }
@@ -38,6 +38,10 @@ class Blob {
 
  private:
   static constexpr size_t kAlignment = 16;
+  static size_t RoundUp(size_t size, size_t to) {
+    return (size + to - 1) / to * to;
+  }
+
   std::vector<std::byte> bytes_;
 };
 

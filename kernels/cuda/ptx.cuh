@@ -115,6 +115,13 @@ __device__ inline float Exp2(float x) {
   return y;
 }
 
+// log2(x), absolute error below 2^-22 near 1; of 0 -inf.
+__device__ inline float Log2(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 }  // namespace attnd::cuda::ptx
 
 #endif  // ATTND_KERNELS_CUDA_PTX_CUH_

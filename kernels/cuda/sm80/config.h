@@ -6,16 +6,16 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/kernel.h"
+
 namespace attnd::cuda::sm80 {
 
-// Sequences of at most this many queries are decoded: their columns are cut
-// into parts, which run at once and are merged. A part has kPartColumns, or
-// more where there would be more than kMostParts.
-inline constexpr int64_t kDecodeRows = 16;
+// The columns of a sequence that is decoded are cut into parts, which run at
+// once and are merged. A part has kPartColumns, or more where there would be
+// more than kMostParts.
 inline constexpr int64_t kPartColumns = 2048;
 inline constexpr int64_t kMostParts = 64;
 
-constexpr bool IsDecode(int64_t q_len) { return q_len <= kDecodeRows; }
 // Columns of a part of a sequence; whole tiles.
 constexpr int64_t PartColumns(int64_t kv_len) {
   constexpr int64_t kTiles = 64;

@@ -6,19 +6,11 @@
 #include <cstdint>
 
 #include "kernels/attention.h"
+#include "kernels/cuda/kernel.h"
 
 namespace attnd::cuda::sm80 {
 
 enum class Kind : uint8_t { kPrefill, kDecode, kFloat32 };
-
-struct Kernel {
-  const char* name = nullptr;      // e.g. "cuda/sm80/prefill_bf16_d128"
-  const void* function = nullptr;  // void(LaunchParams)
-  int rows = 0;                    // of a tile
-  int threads = 0;
-  int shared_bytes = 0;  // dynamic
-  int dim = 0;           // what head_dim and value_dim are rounded up to
-};
 
 // Defined by the instances.
 template <Kind kKind, DType kDType, int kDim>

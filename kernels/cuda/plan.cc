@@ -1,13 +1,38 @@
-#include "kernels/cuda/sm80/plan.h"
+#include "kernels/cuda/plan.h"
 
 #include <algorithm>
 
 #include "kernels/cuda/sm80/config.h"
 
-namespace attnd::cuda::sm80 {
+namespace attnd::cuda {
 namespace {
 
+using sm80::kDecodeTile;
+using sm80::MostParts;
+using sm80::PartColumns;
+using sm80::TileRows;
+
+// Of K and V, that stay in the L2 cache while all blocks read them: less than
+// the 50 MiB of an H100.
+constexpr int64_t kCachedBytes = int64_t{32} << 20;
+// Tiles that are handed out longest first: four for each multiprocessor.
+constexpr int64_t kSectionTiles = 528;
+
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// How many q heads take turns, block by block. Those of one K/V head, so that
+// its K and V are read by all blocks at once; of more where a mask makes tiles
+// unlike, so that the last ones of a launch are not a few long ones.
+int64_t HeadsTogether(const Problem& p, int64_t row_blocks) {
+  if (!p.mask.causal && p.mask.left < 0 && p.mask.right < 0) return p.group();
+  const int64_t kv_bytes =
+      PaddedKvLen(p) * (p.head_dim + p.value_dim) * SizeOf(p.dtype());
+  const int64_t cached = kCachedBytes / std::max<int64_t>(kv_bytes, 1);
+  const int64_t enough = CeilDiv(kSectionTiles, row_blocks * p.group());
+  return std::clamp<int64_t>(std::min(cached, enough), 1,
+                             std::max<int64_t>(p.batch * p.kv_heads, 1)) *
+         p.group();
+}
 
 }  // namespace
 
@@ -34,16 +59,21 @@ Tiles RowTiles(const Problem& p, const Kernel& kernel) {
   tiles.heads = p.batch * p.q_heads;
   tiles.row_blocks = CeilDiv(p.q_len, kernel.rows);
   tiles.columns = PaddedKvLen(p);
+  tiles.heads_together =
+      tiles.row_blocks == 0 ? 1 : HeadsTogether(p, tiles.row_blocks);
   return tiles;
 }
 
-void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles) {
+void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
+                 BlobOffset maps) {
   if (tiles.count() == 0) return;
   const DeviceProblem packed = blob.problem(problem);
   TileRun run;
   run.problem = problem;
   run.segments = packed.segments;
   run.num_segments = packed.num_segments;
+  run.maps = maps;
+  run.heads_together = tiles.heads_together;
   run.row_blocks = tiles.row_blocks;
   run.parts = static_cast<int32_t>(tiles.parts);
   entries_.push_back({run, tiles});
@@ -69,4 +99,4 @@ void Launch::Place(Blob& blob) {
   runs_at_ = blob.Append(absl::MakeConstSpan(runs));
 }
 
-}  // namespace attnd::cuda::sm80
+}  // namespace attnd::cuda

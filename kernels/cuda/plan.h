@@ -1,5 +1,5 @@
-#ifndef ATTND_KERNELS_CUDA_SM80_PLAN_H_
-#define ATTND_KERNELS_CUDA_SM80_PLAN_H_
+#ifndef ATTND_KERNELS_CUDA_PLAN_H_
+#define ATTND_KERNELS_CUDA_PLAN_H_
 
 // What a group is cut into: for each kernel, the tiles of each problem.
 
@@ -8,10 +8,10 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/kernel.h"
 #include "kernels/cuda/pack.h"
-#include "kernels/cuda/sm80/kernels.h"
 
-namespace attnd::cuda::sm80 {
+namespace attnd::cuda {
 
 // Whether a problem has sequences to be decoded, and others; where it has
 // padding beyond what decoding covers, there are others.
@@ -23,10 +23,11 @@ Kinds KindsOf(const Problem& problem);
 // The tiles of a problem in one launch.
 struct Tiles {
   int64_t heads = 0;  // that have row blocks of their own, over the whole batch
-  int64_t row_blocks = 0;  // of each
-  int64_t parts = 1;       // of each, along the columns
-  int64_t columns = 0;     // that one looks at
-  int64_t tile_rows = 0;   // of a tile, that have partial results
+  int64_t row_blocks = 0;      // of each
+  int64_t parts = 1;           // of each, along the columns
+  int64_t columns = 0;         // that one looks at
+  int64_t tile_rows = 0;       // of a tile, that have partial results
+  int64_t heads_together = 1;  // that take turns
 
   int64_t count() const { return heads * row_blocks * parts; }
   int64_t records() const { return parts > 1 ? count() * tile_rows : 0; }
@@ -40,8 +41,10 @@ class Launch {
  public:
   explicit Launch(const Kernel& kernel) : kernel_(&kernel) {}
 
-  // Nothing, if there are no tiles.
-  void Add(const Blob& blob, BlobOffset problem, const Tiles& tiles);
+  // Nothing, if there are no tiles. `maps`: the problem's tensor maps, if the
+  // kernel needs them.
+  void Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
+           BlobOffset maps = 0);
 
   // Puts the runs, those whose tiles take longest first, into the blob. Once.
   void Place(Blob& blob);
@@ -51,7 +54,7 @@ class Launch {
   int32_t num_runs() const { return static_cast<int32_t>(entries_.size()); }
   int64_t tiles() const { return tiles_; }
   int64_t records() const { return records_; }  // of partial results
-  int64_t counters() const { return counters_; }
+  int64_t counters() const { return kernel_->persistent ? 1 : counters_; }
 
  private:
   struct Entry {
@@ -65,6 +68,6 @@ class Launch {
   BlobOffset runs_at_ = 0;
 };
 
-}  // namespace attnd::cuda::sm80
+}  // namespace attnd::cuda
 
-#endif  // ATTND_KERNELS_CUDA_SM80_PLAN_H_
+#endif  // ATTND_KERNELS_CUDA_PLAN_H_

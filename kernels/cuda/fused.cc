@@ -1,0 +1,247 @@
+#include "kernels/cuda/fused.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/plan.h"
+#include "kernels/cuda/sm80/config.h"
+#include "kernels/cuda/sm80/kernels.h"
+#include "kernels/cuda/sm80/partials.h"
+#include "kernels/cuda/sm90/kernels.h"
+#include "kernels/cuda/sm90/tensor_maps.h"
+#include "kernels/cuda/status.h"
+
+namespace attnd::cuda {
+namespace {
+
+using sm80::FindKernel;
+using sm80::Kind;
+using sm80::RecordFloats;
+using sm80::RoundedDim;
+
+// Problems share launches as long as their partial results take no more than
+// this, or than one of them alone does: what a stream's scratch is without
+// being charged to anyone.
+constexpr int64_t kSharedScratchBytes = int64_t{64} << 20;
+
+int64_t RecordBytes(const Problem& p) {
+  if (p.dtype() == DType::kF32 || !KindsOf(p).decode) return 0;
+  return DecodeTiles(p).records() *
+         RecordFloats(RoundedDim(p.head_dim, p.value_dim)) *
+         static_cast<int64_t>(sizeof(float));
+}
+
+bool HasOutputs(const ForwardArgs& args) {
+  const Problem& p = args.problem;
+  return p.batch > 0 && p.q_heads > 0 && p.q_len > 0 && (args.o || args.lse) &&
+         (p.cancel == nullptr || !p.cancel->cancelled());
+}
+
+// The first problems of the group that one set of launches takes.
+absl::Span<const ForwardArgs> FirstChunk(absl::Span<const ForwardArgs> group) {
+  int64_t bytes = 0;
+  size_t count = 0;
+  for (const ForwardArgs& args : group) {
+    bytes += RecordBytes(args.problem);
+    if (count > 0 && bytes > kSharedScratchBytes) break;
+    ++count;
+  }
+  return group.first(count);
+}
+
+// The kernels for a group, with their tiles.
+class Plan {
+ public:
+  Plan(absl::Span<const ForwardArgs> group, const Gpu& gpu) : gpu_(gpu) {
+    for (const ForwardArgs& args : group) {
+      if (HasOutputs(args)) Add(args);
+    }
+    for (Launch& launch : launches_) launch.Place(blob_);
+  }
+
+  const std::vector<Launch>& launches() const { return launches_; }
+  const std::vector<std::byte>& block() const { return blob_.bytes(); }
+
+ private:
+  void Add(const ForwardArgs& args) {
+    const Problem& p = args.problem;
+    const BlobOffset problem = blob_.Append(args);
+    if (p.dtype() == DType::kF32) {
+      AddRows(args, problem, Sm80(Kind::kFloat32, p));
+      return;
+    }
+    const Kinds kinds = KindsOf(p);
+    if (kinds.prefill && !AddHopper(args, problem)) {
+      AddRows(args, problem, Sm80(Kind::kPrefill, p));
+    }
+    if (kinds.decode) {
+      LaunchOf(Sm80(Kind::kDecode, p)).Add(blob_, problem, DecodeTiles(p));
+    }
+  }
+
+  void AddRows(const ForwardArgs& args, BlobOffset problem,
+               const Kernel& kernel) {
+    LaunchOf(kernel).Add(blob_, problem, RowTiles(args.problem, kernel));
+  }
+  // Whether the problem can run in a kernel for Hopper.
+  bool AddHopper(const ForwardArgs& args, BlobOffset problem) {
+    if (gpu_.capability != sm90::kCapability) return false;
+    const Kernel* kernel = sm90::FindForward(args.problem);
+    if (kernel == nullptr) return false;
+    const auto maps =
+        sm90::MakeTensorMaps(args.problem, kernel->rows, kernel->cols);
+    if (!maps.has_value()) return false;
+    const BlobOffset at = blob_.Append(absl::MakeConstSpan(*maps));
+    LaunchOf(*kernel).Add(blob_, problem, RowTiles(args.problem, *kernel), at);
+    return true;
+  }
+
+  static const Kernel& Sm80(Kind kind, const Problem& p) {
+    return FindKernel(kind, p.dtype(), p.head_dim, p.value_dim);
+  }
+  Launch& LaunchOf(const Kernel& kernel) {
+    for (Launch& launch : launches_) {
+      if (&launch.kernel() == &kernel) return launch;
+    }
+    return launches_.emplace_back(kernel);
+  }
+
+  const Gpu gpu_;
+  Blob blob_;
+  std::vector<Launch> launches_;
+};
+
+// Scratch for partial results, which one launch has, and counters. All launches
+// use the same ones: each leaves them 0.
+absl::Status TakeScratch(const std::vector<Launch>& launches,
+                         Workspace& workspace, LaunchParams& params) {
+  int64_t floats = 0, count = 0;
+  for (const Launch& launch : launches) {
+    floats =
+        std::max(floats, launch.records() * RecordFloats(launch.kernel().dim));
+    count = std::max(count, launch.counters());
+  }
+  if (floats > 0) {
+    auto scratch =
+        workspace.Scratch(floats * static_cast<int64_t>(sizeof(float)));
+    if (!scratch.ok()) return scratch.status();
+    params.scratch = reinterpret_cast<float*>(*scratch);
+  }
+  if (count > 0) {
+    auto counters = workspace.Counters(count);
+    if (!counters.ok()) return counters.status();
+    params.counters = *counters;
+  }
+  return absl::OkStatus();
+}
+
+// Puts the block where kernels find it.
+absl::Status PlaceBlock(const std::vector<std::byte>& block,
+                        Workspace& workspace, LaunchParams& params,
+                        LaunchCounts& counts) {
+  if (block.size() > std::numeric_limits<BlobOffset>::max()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a group takes ", block.size(), " bytes to describe"));
+  }
+  if (block.size() <= kInlineBytes) {
+    std::memcpy(params.inline_blob, block.data(), block.size());
+    return absl::OkStatus();
+  }
+  auto copied = workspace.CopyToDevice(block);
+  if (!copied.ok()) return copied.status();
+  params.blob = *copied;
+  ++counts.copies;
+  return absl::OkStatus();
+}
+
+// Loads the kernel, if it is not, and allows it the shared memory it takes.
+absl::Status Prepare(const Kernel& kernel) {
+  return ToStatus(
+      cudaFuncSetAttribute(kernel.function,
+                           cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           kernel.shared_bytes),
+      kernel.name);
+}
+
+absl::Status Enqueue(const Launch& launch, LaunchParams params, const Gpu& gpu,
+                     cudaStream_t stream, LaunchCounts& counts) {
+  constexpr int64_t kMostTiles = std::numeric_limits<int32_t>::max();
+  const Kernel& kernel = launch.kernel();
+  params.runs = launch.runs();
+  params.num_runs = launch.num_runs();
+  for (int64_t first = 0; first < launch.tiles(); first += kMostTiles) {
+    params.first_tile = first;
+    const int64_t tiles = std::min(launch.tiles() - first, kMostTiles);
+    params.num_tiles = static_cast<uint32_t>(tiles);
+    const auto blocks = static_cast<unsigned>(
+        kernel.persistent ? std::min<int64_t>(tiles, gpu.multiprocessors)
+                          : tiles);
+    void* arguments[] = {&params};
+    absl::Status status = ToStatus(
+        cudaLaunchKernel(kernel.function, dim3(blocks), dim3(kernel.threads),
+                         arguments, kernel.shared_bytes, stream),
+        kernel.name);
+    if (!status.ok()) return status;
+    ++counts.kernels;
+  }
+  return absl::OkStatus();
+}
+
+// Everything that may fail for want of memory comes before the first launch.
+absl::Status EnqueueChunk(absl::Span<const ForwardArgs> group, const Gpu& gpu,
+                          Workspace& workspace, LaunchCounts& counts) {
+  const Plan plan(group, gpu);
+  LaunchParams params;
+  for (const Launch& launch : plan.launches()) {
+    if (absl::Status s = Prepare(launch.kernel()); !s.ok()) return s;
+  }
+  absl::Status status = TakeScratch(plan.launches(), workspace, params);
+  if (!status.ok()) return status;
+  status = PlaceBlock(plan.block(), workspace, params, counts);
+  for (const Launch& launch : plan.launches()) {
+    if (!status.ok()) return status;
+    status = Enqueue(launch, params, gpu, workspace.stream(), counts);
+  }
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
+                                          Workspace& workspace) {
+  absl::StatusOr<Gpu> gpu = CurrentGpu();
+  if (!gpu.ok()) return gpu.status();
+  LaunchCounts counts;
+  while (!group.empty()) {
+    const absl::Span<const ForwardArgs> chunk = FirstChunk(group);
+    absl::Status status = EnqueueChunk(chunk, *gpu, workspace, counts);
+    if (!status.ok()) return status;
+    group.remove_prefix(chunk.size());
+  }
+  return counts;
+}
+
+KernelInfo FusedKernel(const Problem& p, const Gpu& gpu) {
+  const Kernel* kernel = nullptr;
+  if (gpu.capability == sm90::kCapability && !IsDecode(p.q_len)) {
+    kernel = sm90::FindForward(p);
+  }
+  if (kernel == nullptr) {
+    const Kind kind = p.dtype() == DType::kF32 ? Kind::kFloat32
+                      : IsDecode(p.q_len)      ? Kind::kDecode
+                                               : Kind::kPrefill;
+    kernel = &FindKernel(kind, p.dtype(), p.head_dim, p.value_dim);
+  }
+  return {Algorithm::kFlashAttention2, kernel->name};
+}
+
+int64_t FusedScratchBytes(const Problem& p) { return RecordBytes(p); }
+
+}  // namespace attnd::cuda

@@ -1,0 +1,29 @@
+#ifndef ATTND_KERNELS_CUDA_KERNEL_H_
+#define ATTND_KERNELS_CUDA_KERNEL_H_
+
+// A compiled kernel of the fused forward, and which sequences go where.
+
+#include <cstdint>
+
+namespace attnd::cuda {
+
+// Sequences of at most this many queries are decoded.
+inline constexpr int64_t kDecodeRows = 16;
+constexpr bool IsDecode(int64_t q_len) { return q_len <= kDecodeRows; }
+
+struct Kernel {
+  const char* name = nullptr;      // e.g. "cuda/sm80/prefill_bf16_d128"
+  const void* function = nullptr;  // void(LaunchParams)
+  int rows = 0;                    // of a tile
+  int cols = 0;                    // of a tile, if it has tensor maps
+  int threads = 0;
+  int shared_bytes = 0;  // dynamic
+  int dim = 0;           // what head_dim and value_dim are rounded up to
+  // Blocks stay until there are no more tiles, which they take from a counter,
+  // and need tensor maps.
+  bool persistent = false;
+};
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_KERNEL_H_

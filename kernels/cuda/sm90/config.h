@@ -1,0 +1,61 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_CONFIG_H_
+#define ATTND_KERNELS_CUDA_SM90_CONFIG_H_
+
+// The shapes that the forward kernel comes in, and why.
+
+namespace attnd::cuda::sm90 {
+
+// How a kernel is cut. A row of the table in this file is all there is to
+// choose.
+struct ForwardShape {
+  int dim, value_dim;  // what head_dim and value_dim are rounded up to
+  int consumers;       // warpgroups that compute, 64 rows each
+  int cols;            // of a tile of K and V
+  int stages;          // tiles of K, and of V, in shared memory
+  int q_buffers;       // tiles of Q: with two the next is loaded early
+  int slots;  // tiles of rows that are known of: worked on, being loaded, next
+  bool take_turns;         // consumers issue products one after another
+  int producer_registers;  // of a thread; together at most 65536 a block
+  int consumer_registers;
+};
+
+inline constexpr ForwardShape kForwardShapes[] = {
+    {64, 64, 3, 128, 4, 2, 4, true, 32, 160},
+    {96, 96, 2, 128, 2, 2, 4, true, 56, 224},
+    {128, 128, 2, 128, 2, 2, 4, true, 56, 224},
+    {192, 128, 2, 128, 2, 1, 4, true, 56, 224},
+    {192, 192, 2, 96, 2, 1, 4, true, 56, 224},
+    {256, 256, 2, 80, 2, 1, 2, true, 56, 224},
+};
+
+constexpr ForwardShape ShapeOf(int dim, int value_dim) {
+  for (const ForwardShape& shape : kForwardShapes) {
+    if (shape.dim == dim && shape.value_dim == value_dim) return shape;
+  }
+  return {};
+}
+
+template <class T_, int kDim_, int kValueDim_>
+struct ForwardConfig {
+  using T = T_;
+  static constexpr int kDim = kDim_, kValueDim = kValueDim_;
+  static constexpr ForwardShape kShape = ShapeOf(kDim, kValueDim);
+  static constexpr int kConsumers = kShape.consumers;
+  static constexpr int kRows = 64 * kConsumers, kCols = kShape.cols;
+  static constexpr int kStages = kShape.stages;
+  static constexpr int kQBuffers = kShape.q_buffers;
+  static constexpr int kSlots = kShape.slots;
+  static constexpr bool kTakeTurns = kShape.take_turns;
+  static constexpr int kThreads = 128 * (1 + kConsumers);
+  // Panels of 64 columns, 128 bytes of each row.
+  static constexpr int kDimPanels = (kDim + 63) / 64;
+  static constexpr int kValuePanels = (kValueDim + 63) / 64;
+  static constexpr int kQBytes = kDimPanels * kRows * 128;
+  static constexpr int kKBytes = kDimPanels * kCols * 128;
+  static constexpr int kVBytes = kValuePanels * kCols * 128;
+  static_assert(kCols % 16 == 0 && kDim % 16 == 0 && kValueDim % 16 == 0);
+};
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_CONFIG_H_

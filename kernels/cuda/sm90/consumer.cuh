@@ -1,0 +1,260 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_CONSUMER_CUH_
+#define ATTND_KERNELS_CUDA_SM90_CONSUMER_CUH_
+
+// A consumer: a warpgroup that has 64 rows of a tile. Its tensor cores multiply
+// while its other units exponentiate:
+//
+//     tensor cores   QK(n+1) PV(n) │ QK(n+2) PV(n+1) │ ...
+//     the others     softmax(n+1)  │ softmax(n+2)    │ ...
+//
+// and consumers take turns in issuing products, so that while one's softmax
+// runs the other's products do.
+
+#include <cstdint>
+
+#include "kernels/cuda/sm90/epilogue.cuh"
+#include "kernels/cuda/sm90/mask.cuh"
+#include "kernels/cuda/sm90/products.cuh"
+#include "kernels/cuda/sm90/shared.cuh"
+#include "kernels/cuda/sm90/softmax.cuh"
+
+namespace attnd::cuda::sm90 {
+
+template <class Config>
+class Consumer {
+ public:
+  using T = typename Config::T;
+  static constexpr int kCols = Config::kCols;
+
+  // `number`: which of the consumers.
+  __device__ Consumer(Shared<Config>& shared, int number)
+      : shared_(shared),
+        number_(number),
+        lane_(threadIdx.x % 32),
+        row_(64 * number + threadIdx.x % 128 / 32 * 16 + lane_ / 4) {}
+
+  __device__ void Run() {
+    if (Config::kTakeTurns && number_ == Config::kConsumers - 1) PassTurn();
+    O o;
+    while (true) {
+      const TileSlot& slot = WaitForSlot();
+      if (slot.kind == SlotKind::kEnd) break;
+      if (slot.kind == SlotKind::kDrain) {
+        LeaveSlot();
+        continue;
+      }
+      OnlineSoftmax softmax;
+      if (slot.kind == SlotKind::kFast) {
+        RunFastTiles(softmax, o);
+      } else if (slot.kind == SlotKind::kSlow) {
+        RunSlowTile(slot, softmax, o);
+      }
+      FinishTile(softmax, o);
+    }
+  }
+
+ private:
+  using S = float[kCols / 2];
+  using P = uint32_t[kCols / 4];
+  using O = float[Config::kValueDim / 2];
+
+  // Tells the producer that this warp has left a buffer.
+  __device__ void Leave(uint64_t& empty) const {
+    __syncwarp();
+    if (lane_ == 0) ptx::BarrierArrive(ptx::SharedAddress(&empty));
+  }
+
+  // Named barriers 1, 2, ...: consumer n waits for turn 1 + n.
+  __device__ void TakeTurn() const {
+    if (Config::kTakeTurns) ptx::NamedBarrierSync<256>(1 + number_);
+  }
+  __device__ void PassTurn() const {
+    if (Config::kTakeTurns) {
+      ptx::NamedBarrierArrive<256>(
+          1 + (number_ + 1 == Config::kConsumers ? 0 : number_ + 1));
+    }
+  }
+
+  __device__ const TileSlot& WaitForSlot() const {
+    ptx::BarrierWait(ptx::SharedAddress(&shared_.slot_ring.full[slot_.index()]),
+                     slot_.parity());
+    return shared_.slots[slot_.index()];
+  }
+  __device__ void LeaveSlot() {
+    Leave(shared_.slot_ring.empty[slot_.index()]);
+    slot_.Next();
+  }
+  __device__ void WaitForQ() const {
+    ptx::BarrierWait(ptx::SharedAddress(&shared_.q_ring.full[q_.index()]),
+                     q_.parity());
+  }
+  __device__ void WaitForK() const {
+    ptx::BarrierWait(ptx::SharedAddress(&shared_.k_ring.full[k_.index()]),
+                     k_.parity());
+  }
+  __device__ void WaitForV() const {
+    ptx::BarrierWait(ptx::SharedAddress(&shared_.v_ring.full[v_.index()]),
+                     v_.parity());
+  }
+  __device__ void StartS(S& s) const {
+    StartQK<Config>(
+        ptx::SharedAddress(shared_.q[q_.index()]) + number_ * 64 * 128,
+        ptx::SharedAddress(shared_.k[k_.index()]), s);
+  }
+  __device__ void StartO(P& p, bool accumulate, O& o) const {
+    StartPV<Config>(p, ptx::SharedAddress(shared_.v[v_.index()]), accumulate,
+                    o);
+  }
+  // What the loader says of the tile of columns at hand: to be read when K is
+  // there, before S is.
+  struct Columns {
+    bool last, masked;
+  };
+  __device__ Columns ReadColumns() const {
+    const ColumnTile<Config::kRows>& tile = shared_.columns[k_.index()];
+    return {tile.last, tile.masked};
+  }
+  // S is there: masks it and lets go of K, and of Q if it was the last tile.
+  __device__ void TakeS(const Columns& columns, S& s) {
+    if (columns.masked) Mask(shared_.columns[k_.index()], row_, lane_, s);
+    LeaveK(columns.last);
+  }
+  __device__ void LeaveK(bool last) {
+    Leave(shared_.k_ring.empty[k_.index()]);
+    k_.Next();
+    if (!last) return;
+    Leave(shared_.q_ring.empty[q_.index()]);
+    q_.Next();
+  }
+  __device__ void LeaveV() {
+    Leave(shared_.v_ring.empty[v_.index()]);
+    v_.Next();
+  }
+
+  // Stores what has come of a tile, and leaves its slot.
+  __device__ void FinishTile(const OnlineSoftmax& softmax, O& o) {
+    TileSlot& slot = shared_.slots[slot_.index()];
+    if (Finish<T>(softmax, slot, row_, lane_, o) && lane_ == 0) {
+      slot.overflowed = true;
+    }
+    LeaveSlot();
+  }
+
+  // Runs the tile of rows at hand and all that follow it without a pause: the
+  // first product of each starts before the last of the one before. The last
+  // tile's results are left to be stored.
+  __device__ void RunFastTiles(OnlineSoftmax& softmax, O& o) {
+    S s;
+    P p;
+    float top[2], shrink[2];
+    float factor = shared_.slots[slot_.index()].factor;
+    WaitForQ();
+    WaitForK();
+    Columns columns = ReadColumns();
+    StartS(s);
+    ptx::WgmmaWait<0>();
+    ptx::Pin(s);
+    TakeS(columns, s);
+    softmax.Raise(s, factor, shrink);
+    softmax.Exponentiate(s, factor);
+    RoundP<T>(s, p);
+    bool accumulate = false;
+    bool last = columns.last;  // whether P is the last of its tile of rows
+#pragma unroll 1
+    while (true) {
+      OnlineSoftmax next = softmax;
+      if (last) [[unlikely]] {
+        const TileSlot& slot = NextSlot();
+        if (slot.kind != SlotKind::kFast) break;
+        factor = slot.factor;
+        next = {};
+        WaitForQ();
+      }
+      WaitForK();
+      columns = ReadColumns();
+      TakeTurn();
+      StartS(s);
+      WaitForV();
+      StartO(p, accumulate, o);
+      PassTurn();
+      next.SetMostAbove();
+      ptx::WgmmaWait<1>();
+      ptx::Pin(s);
+      TakeS(columns, s);
+      if (last) [[unlikely]]
+        next.Raise(s, factor, shrink);
+      // A branch that waits for all of P: ptxas puts the wait that follows as
+      // early as it can, and would put it before P, but not before a branch.
+      const bool moves = next.ExponentiateAhead(s, factor, top);
+      if (moves) [[unlikely]]
+        next.Move(top, factor, s, shrink);
+      ptx::WgmmaWait<0>();
+      ptx::Pin(o);
+      ptx::Pin(p);
+      LeaveV();
+      if (last) [[unlikely]] {
+        FinishTile(softmax, o);
+      } else if (moves) [[unlikely]] {
+        ScaleRows(o, shrink);
+      }
+      accumulate = !last;
+      RoundP<T>(s, p);
+      softmax = next;
+      last = columns.last;
+    }
+    WaitForV();
+    StartO(p, accumulate, o);
+    ptx::WgmmaWait<0>();
+    ptx::Pin(o);
+    LeaveV();
+  }
+  __device__ const TileSlot& NextSlot() const {
+    RingPlace<Config::kSlots> next = slot_;
+    next.Next();
+    ptx::BarrierWait(ptx::SharedAddress(&shared_.slot_ring.full[next.index()]),
+                     next.parity());
+    return shared_.slots[next.index()];
+  }
+
+  // A tile whose scores are not plain; nothing overlaps.
+  __device__ void RunSlowTile(const TileSlot& slot, OnlineSoftmax& softmax,
+                              O& o) {
+    S s;
+    P p;
+    float shrink[2];
+    bool accumulate = false, last = false;
+    WaitForQ();
+#pragma unroll 1
+    while (!last) {
+      WaitForK();
+      StartS(s);
+      ptx::WgmmaWait<0>();
+      ptx::Pin(s);
+      const ColumnTile<Config::kRows>& tile = shared_.columns[k_.index()];
+      last = tile.last;
+      Score(tile, slot, row_, lane_, s);
+      LeaveK(last);
+      softmax.Raise(s, 1.0f, shrink);
+      softmax.Exponentiate(s, 1.0f);
+      if (accumulate) ScaleRows(o, shrink);
+      RoundP<T>(s, p);
+      WaitForV();
+      StartO(p, accumulate, o);
+      ptx::WgmmaWait<0>();
+      ptx::Pin(o);
+      LeaveV();
+      accumulate = true;
+    }
+  }
+
+  Shared<Config>& shared_;
+  const int number_, lane_;
+  const int row_;  // the thread's first in the block, and that plus 8
+  RingPlace<Config::kQBuffers> q_;
+  RingPlace<Config::kStages> k_, v_;
+  RingPlace<Config::kSlots> slot_;
+};
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_CONSUMER_CUH_

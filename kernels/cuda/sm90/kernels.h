@@ -1,0 +1,31 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_KERNELS_H_
+#define ATTND_KERNELS_CUDA_SM90_KERNELS_H_
+
+// The compiled kernels for Hopper, one translation unit each (see
+// instance.cu.in).
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/cuda/kernel.h"
+
+namespace attnd::cuda::sm90 {
+
+// The compute capability, times ten, of the only GPUs that have these
+// instructions.
+inline constexpr int kCapability = 90;
+
+// A problem of more segments goes elsewhere: each takes two tensor maps.
+inline constexpr size_t kMostSegments = 64;
+
+// Defined by the instances.
+template <DType kDType, int kDim, int kValueDim>
+Kernel MakeForward();
+
+// The kernel for the problem's sequences that are not decoded; null if there is
+// none. Looks at shapes and types only.
+const Kernel* FindForward(const Problem& problem);
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_KERNELS_H_

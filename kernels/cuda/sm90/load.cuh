@@ -1,0 +1,106 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_LOAD_CUH_
+#define ATTND_KERNELS_CUDA_SM90_LOAD_CUH_
+
+// Tiles of Q, K and V on their way to shared memory: by the copy engine, which
+// writes 0 for what lies outside a tensor. The end of a sequence that is
+// shorter than its tensor is copied by the warp itself, since padding is never
+// read.
+
+#include <cstdint>
+
+#include "kernels/cuda/sm90/shared.cuh"
+#include "kernels/cuda/sm90/tensor_maps.h"
+
+namespace attnd::cuda::sm90 {
+
+// Copies rows of `dim` elements, 16 bytes at a time, to a tile; rows from
+// `valid` on and columns from `dim` on become 0.
+template <int kPanels, int kTileRows>
+__device__ void CopyRows(uint32_t tile, const void* from, int64_t stride,
+                         int valid, int dim, int lane) {
+  constexpr int kChunks = 8 * kPanels;
+#pragma unroll 2
+  for (int i = lane; i < kTileRows * kChunks; i += 32) {
+    const int row = i / kChunks, chunk = i % kChunks;
+    uint4 data = make_uint4(0, 0, 0, 0);
+    if (row < valid && 8 * chunk < dim) {
+      data = *reinterpret_cast<const uint4*>(
+          static_cast<const uint16_t*>(from) + row * stride + 8 * chunk);
+    }
+    ptx::StoreShared16(tile + chunk / 8 * kTileRows * 128 + row * 128 +
+                           ((chunk ^ row) % 8) * 16,
+                       data);
+  }
+  ptx::FenceAsyncProxy();
+  __syncwarp();
+}
+
+// Starts copying a tile from one of a problem's maps. The bytes count for
+// `full`, to which they must be announced.
+template <int kPanels, int kTileRows>
+__device__ void StartBox(const CUtensorMap* map, uint32_t to, int token,
+                         int head, int b, uint32_t full) {
+#pragma unroll
+  for (int panel = 0; panel < kPanels; ++panel) {
+    ptx::TmaLoad(to + panel * kTileRows * 128, map, 64 * panel, token, head, b,
+                 full);
+  }
+}
+
+// Before a warp's first use of a map that is in memory, not a parameter.
+__device__ inline void AcquireMap(const LoadSlot& tile, int map, int lane) {
+  if (tile.copied && lane == 0) ptx::FenceTensorMap(tile.maps + map);
+}
+
+// For a warp: the rows of a tile.
+template <class Config>
+__device__ void LoadQ(const LoadSlot& tile, uint32_t to, uint32_t full,
+                      int lane) {
+  const DeviceProblem& p = tile.description.problem;
+  if (tile.valid < Config::kRows && tile.last_row + 1 < p.q_len) {
+    const auto* from = static_cast<const uint16_t*>(p.q.data) +
+                       tile.place.b * p.q.batch_stride +
+                       tile.place.head * p.q.head_stride +
+                       tile.first_row * p.q.token_stride;
+    CopyRows<Config::kDimPanels, Config::kRows>(to, from, p.q.token_stride,
+                                                tile.valid, p.head_dim, lane);
+    if (lane == 0) ptx::BarrierArrive(full);
+  } else if (lane == 0) {
+    ptx::BarrierArriveExpect(full, Config::kQBytes);
+    StartBox<Config::kDimPanels, Config::kRows>(
+        tile.maps + kMapQ, to, static_cast<int>(tile.first_row),
+        tile.place.head, tile.place.b, full);
+  }
+}
+
+// Has the rows of a tile brought from memory to the cache.
+template <class Config>
+__device__ void PrefetchQ(const LoadSlot& tile, int lane) {
+  if (lane != 0) return;
+#pragma unroll
+  for (int panel = 0; panel < Config::kDimPanels; ++panel) {
+    ptx::TmaPrefetch(tile.maps + kMapQ, 64 * panel,
+                     static_cast<int>(tile.first_row), tile.place.head,
+                     tile.place.b);
+  }
+}
+
+// For a warp: as much of a tile of K or V, from `column` of a segment on, as is
+// not padding.
+template <int kPanels, int kCols>
+__device__ void CopyColumns(const LoadSlot& tile, int segment, uint32_t column,
+                            const ConstTensorView& view, int dim, uint32_t to,
+                            int lane) {
+  const auto* from = static_cast<const uint16_t*>(view.data) +
+                     tile.place.b * view.batch_stride +
+                     tile.place.kv_head * view.head_stride +
+                     column * view.token_stride;
+  const int64_t left = tile.sequence.Len(segment) - column;
+  CopyRows<kPanels, kCols>(to, from, view.token_stride,
+                           static_cast<int>(min(left, int64_t{kCols})), dim,
+                           lane);
+}
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_LOAD_CUH_

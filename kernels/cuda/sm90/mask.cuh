@@ -1,0 +1,75 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_MASK_CUH_
+#define ATTND_KERNELS_CUDA_SM90_MASK_CUH_
+
+// What becomes of the scores of a tile before softmax sees them.
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/score.cuh"
+#include "kernels/cuda/sm90/shared.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// The columns [lo, lo + count) of a tile that a row sees.
+struct SeenColumns {
+  int lo;
+  uint32_t count;
+
+  __device__ explicit SeenColumns(uint32_t seen)
+      : lo(seen & 0xffff), count((seen >> 16) - (seen & 0xffff)) {
+    if ((seen >> 16) <= (seen & 0xffff)) count = 0;
+  }
+  __device__ bool Has(int column) const {
+    return static_cast<uint32_t>(column - lo) < count;
+  }
+};
+
+// Of a thread whose rows in the block are `row` and row + 8: what they do not
+// see becomes -inf.
+template <int kRows, int kCount>
+__device__ void Mask(const ColumnTile<kRows>& tile, int row, int lane,
+                     float (&s)[kCount]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    SeenColumns seen(tile.seen[row + 8 * r]);
+    seen.lo -= 2 * (lane % 4);
+#pragma unroll
+    for (int n = 0; n < kCount / 4; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (!seen.Has(8 * n + i)) s[4 * n + 2 * r + i] = -INFINITY;
+      }
+    }
+  }
+}
+
+// Scores by the rule, and masked. One by one, by way of local memory, to take
+// no registers from what is done always.
+template <int kRows, int kCount>
+__device__ void Score(const ColumnTile<kRows>& tile, const TileSlot& slot,
+                      int row, int lane, float (&s)[kCount]) {
+  // Of another type than S: nvcc gives inlined arrays of one type one place in
+  // local memory, and then S has one.
+  float scores[kCount / 4][4];
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) scores[e / 4][e % 4] = s[e];
+  const ScoreRule rule = slot.rule;
+#pragma unroll 1
+  for (int e = 0; e < kCount; ++e) {
+    const int i = row + e % 4 / 2 * 8;
+    const int column = e / 4 * 8 + 2 * (lane % 4) + e % 2;
+    float& score = scores[e / 4][e % 4];
+    const bool sees = i < slot.valid &&
+                      (!tile.masked || SeenColumns(tile.seen[i]).Has(column));
+    score =
+        sees ? rule.Log2(score, slot.first_row + i, tile.bias_column + column)
+             : -INFINITY;
+  }
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) s[e] = scores[e / 4][e % 4];
+}
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_MASK_CUH_

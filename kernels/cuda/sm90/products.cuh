@@ -1,0 +1,59 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_PRODUCTS_CUH_
+#define ATTND_KERNELS_CUDA_SM90_PRODUCTS_CUH_
+
+// The two products of a warpgroup. They run on after these functions return: no
+// one may touch what they read or write until a wait says so.
+
+#include <cstdint>
+
+#include "kernels/cuda/sm90/wgmma.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// S = Q K^T, (E1): 64 rows of Q at `q`, in panels of Config::kRows rows, and a
+// tile of K at `k`.
+template <class Config>
+__device__ void StartQK(uint32_t q, uint32_t k, float (&s)[Config::kCols / 2]) {
+  using Mma = ptx::Wgmma<typename Config::T, Config::kCols>;
+  // Else what follows from it is kept in registers from tile to tile.
+  ptx::Pin(q);
+  const uint64_t a = ptx::Descriptor(q, 16), b = ptx::Descriptor(k, 16);
+  ptx::Pin(s);
+  ptx::WgmmaFence();
+#pragma unroll
+  for (int d = 0; d < Config::kDim / 16; ++d) {
+    const int panel = d / 4, bytes = d % 4 * 32;
+    Mma::Nt(s, ptx::Advance(a, panel * Config::kRows * 128 + bytes),
+            ptx::Advance(b, panel * Config::kCols * 128 + bytes), d > 0);
+  }
+  ptx::WgmmaCommit();
+}
+
+// O = P V, or O += P V: part of (E9). P is rounded, as A of wgmma.
+template <class Config>
+__device__ void StartPV(uint32_t (&p)[Config::kCols / 4], uint32_t v,
+                        bool accumulate, float (&o)[Config::kValueDim / 2]) {
+  using Mma = ptx::Wgmma<typename Config::T, Config::kValueDim>;
+  const uint64_t b = ptx::Descriptor(v, Config::kCols * 128);
+  ptx::Pin(o);
+  ptx::Pin(p);
+  ptx::WgmmaFence();
+#pragma unroll
+  for (int n = 0; n < Config::kCols / 16; ++n) {
+    Mma::Nn(o, p + 4 * n, ptx::Advance(b, n * 16 * 128), accumulate || n > 0);
+  }
+  ptx::WgmmaCommit();
+}
+
+// P rounded to T: accumulators are what A is, two by two.
+template <class T, int kCount>
+__device__ void RoundP(const float (&s)[kCount], uint32_t (&p)[kCount / 2]) {
+#pragma unroll
+  for (int i = 0; i < kCount / 2; ++i) {
+    p[i] = ptx::Pack<T>(s[2 * i], s[2 * i + 1]);
+  }
+}
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_PRODUCTS_CUH_

@@ -1,0 +1,115 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_PTX_CUH_
+#define ATTND_KERNELS_CUDA_SM90_PTX_CUH_
+
+// Hopper's own instructions, a function each; wgmma itself is in wgmma.cuh,
+// what Ampere has in ../ptx.cuh. Addresses of shared memory are 32 bits wide.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/ptx.cuh"
+
+namespace attnd::cuda::sm90::ptx {
+
+using cuda::ptx::Exp2;
+using cuda::ptx::LoadShared16;
+using cuda::ptx::Log2;
+using cuda::ptx::Pack;
+using cuda::ptx::SharedAddress;
+using cuda::ptx::StoreShared16;
+
+// --- mbarrier: a phase ends when all arrivals and all announced bytes are in.
+
+// `arrivals` of them end a phase. Visible to others after FenceBarrierInit and
+// a barrier of the block.
+__device__ inline void BarrierInit(uint32_t barrier, uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier),
+               "r"(arrivals)
+               : "memory");
+}
+__device__ inline void FenceBarrierInit() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ inline void BarrierArrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier)
+               : "memory");
+}
+// Arrives, and announces that `bytes` will be copied in.
+__device__ inline void BarrierArriveExpect(uint32_t barrier, uint32_t bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+      "r"(bytes)
+      : "memory");
+}
+// Until the phase of this parity is over. The first phase has parity 0; a
+// barrier that is new counts as having ended parity 1.
+__device__ inline void BarrierWait(uint32_t barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+// --- The copy engine.
+
+// A box of a tensor of four dimensions to shared memory; what lies outside the
+// tensor becomes 0. Its bytes count for `barrier`.
+__device__ inline void TmaLoad(uint32_t to, const CUtensorMap* map, int c0,
+                               int c1, int c2, int c3, uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::"
+      "bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
+      "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(barrier)
+      : "memory");
+}
+// The same box to the L2 cache alone.
+__device__ inline void TmaPrefetch(const CUtensorMap* map, int c0, int c1,
+                                   int c2, int c3) {
+  asm volatile(
+      "cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, "
+      "%4}];" ::"l"(map),
+      "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+      : "memory");
+}
+// Before the first use of a map that was copied to memory: what a block may
+// remember of another map at that address is forgotten.
+__device__ inline void FenceTensorMap(const CUtensorMap* map) {
+  asm volatile(
+      "fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map)
+      : "memory");
+}
+// What this thread has stored to shared memory is seen by wgmma and the copy
+// engine, once others know by a barrier that it is there.
+__device__ inline void FenceAsyncProxy() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// --- Warpgroups.
+
+template <int kRegisters>
+__device__ inline void TakeRegisters() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void GiveRegisters() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+// Named barriers 1 to 15; barrier 0 is __syncthreads.
+template <int kThreads>
+__device__ inline void NamedBarrierSync(int barrier) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
+}
+template <int kThreads>
+__device__ inline void NamedBarrierArrive(int barrier) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");
+}
+
+}  // namespace attnd::cuda::sm90::ptx
+
+#endif  // ATTND_KERNELS_CUDA_SM90_PTX_CUH_

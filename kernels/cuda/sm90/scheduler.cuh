@@ -1,0 +1,101 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_SCHEDULER_CUH_
+#define ATTND_KERNELS_CUDA_SM90_SCHEDULER_CUH_
+
+// Which tile a block works on next. Blocks take tiles in order from a counter
+// that all share, so that none waits while there is work; which block has a
+// tile changes nothing in its result.
+
+#include <cstdint>
+
+#include "kernels/cuda/open_tile.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// For one warp.
+class TileScheduler {
+ public:
+  // `redo` is the scheduler's own, with room for as many tiles as a block can
+  // have under way.
+  __device__ TileScheduler(const LaunchParams& params, int64_t* redo)
+      : counter_(params.counters),
+        first_tile_(params.first_tile),
+        tiles_(params.num_tiles),
+        redo_(redo) {}
+
+  // The next tile of the launch, or -1; tiles that are to be done again come
+  // first.
+  __device__ int64_t Next() {
+    again_ = waiting_ > 0;
+    if (again_) return redo_[--waiting_];
+    if (over_) return -1;
+    if (begun_ && threadIdx.x % 32 == 0) {
+      tile_ = atomicInc(counter_, tiles_ - 1) + gridDim.x;
+    }
+    begun_ = true;
+    const uint32_t tile = __shfl_sync(0xffffffff, tile_, 0);
+    if (tile < tiles_) return first_tile_ + tile;
+    over_ = true;
+    return -1;
+  }
+  // Whether a tile is to be done again.
+  __device__ bool HasMore() const { return waiting_ > 0; }
+  // Whether Next gave one that had been given before.
+  __device__ bool again() const { return again_; }
+
+  // Gives a tile out again.
+  __device__ void Again(int64_t tile) {
+    redo_[waiting_++] = tile;
+    __syncwarp();  // all see it
+  }
+
+ private:
+  // Each block begins with a tile of its own and counts on until it has one too
+  // many: the counter is taken num_tiles times in all and is 0 again then.
+  uint32_t* const counter_;
+  const int64_t first_tile_;
+  const uint32_t tiles_;
+  uint32_t tile_ = blockIdx.x;  // of lane 0, the last
+  bool begun_ = false, over_ = false;
+  int64_t* const redo_;
+  int waiting_ = 0;
+  bool again_ = false;
+};
+
+// Where a tile lies in its problem.
+struct TilePlace {
+  int b, head;  // sequence, q head
+  int kv_head;
+  int row_block;
+};
+
+// Heads whose K and V the cache holds together take turns; of each the last
+// rows come first, which see the most when the mask is causal. So the end of a
+// launch is short tiles, not one that is long.
+__device__ inline TilePlace PlaceOf(const OpenTile& tile) {
+  const auto q_heads = static_cast<uint32_t>(tile.problem->q_heads);
+  const auto heads = static_cast<uint32_t>(tile.problem->batch) * q_heads;
+  const auto together = static_cast<uint32_t>(tile.heads_together);
+  const auto row_blocks = static_cast<uint32_t>(tile.row_blocks);
+  auto index = static_cast<uint32_t>(tile.index);
+  // A section that is not whole comes first: the last one ends well only if it
+  // has tiles enough.
+  const uint32_t rest = heads % together;
+  uint32_t first_head = 0, width = rest;
+  if (index >= rest * row_blocks) {
+    index -= rest * row_blocks;
+    const uint32_t section = index / (together * row_blocks);
+    index -= section * together * row_blocks;
+    first_head = rest + section * together;
+    width = together;
+  }
+  const uint32_t block = index / width;
+  const uint32_t any_head = first_head + index - block * width;
+  const uint32_t b = any_head / q_heads, head = any_head - b * q_heads;
+  return {static_cast<int>(b), static_cast<int>(head),
+          static_cast<int>(head / static_cast<uint32_t>(tile.problem->group)),
+          static_cast<int>(row_blocks - 1 - block)};
+}
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_SCHEDULER_CUH_

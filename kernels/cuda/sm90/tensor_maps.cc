@@ -1,0 +1,85 @@
+#include "kernels/cuda/sm90/tensor_maps.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+namespace attnd::cuda::sm90 {
+namespace {
+
+// A tensor as the copy engine sees it: columns, tokens, heads, sequences.
+struct Extents {
+  int64_t dim, tokens, heads, batch;
+};
+
+// Part of the driver, which this library is not linked with. Null: too old.
+decltype(&cuTensorMapEncodeTiled) Encoder() {
+  static const auto encoder = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    const cudaError_t error = cudaGetDriverEntryPointByVersion(
+        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+    return error == cudaSuccess && found == cudaDriverEntryPointSuccess
+               ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function)
+               : nullptr;
+  }();
+  return encoder;
+}
+
+// The bytes from one to the next of `extent` things; 0 if they cannot be read.
+uint64_t StrideBytes(int64_t stride, int64_t extent) {
+  constexpr int64_t kTooFar = int64_t{1} << 40;
+  if (extent <= 1) return 16;
+  const int64_t bytes = stride * 2;
+  return bytes > 0 && bytes % 16 == 0 && bytes < kTooFar ? bytes : 0;
+}
+
+bool Encode(const ConstTensorView& view, const Extents& extents, int box_tokens,
+            CUtensorMap& map) {
+  const uint64_t sizes[] = {static_cast<uint64_t>(extents.dim),
+                            static_cast<uint64_t>(extents.tokens),
+                            static_cast<uint64_t>(extents.heads),
+                            static_cast<uint64_t>(extents.batch)};
+  const uint64_t strides[] = {StrideBytes(view.token_stride, extents.tokens),
+                              StrideBytes(view.head_stride, extents.heads),
+                              StrideBytes(view.batch_stride, extents.batch)};
+  for (uint64_t stride : strides) {
+    if (stride == 0) return false;
+  }
+  if (reinterpret_cast<uintptr_t>(view.data) % 16 != 0) return false;
+  const uint32_t box[] = {64, static_cast<uint32_t>(box_tokens), 1, 1};
+  const uint32_t steps[] = {1, 1, 1, 1};
+  return Encoder()(&map,
+                   view.dtype == DType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                             : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+                   4, const_cast<void*>(view.data), sizes, strides, box, steps,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+}  // namespace
+
+std::optional<std::vector<CUtensorMap>> MakeTensorMaps(const Problem& p,
+                                                       int rows, int cols) {
+  if (Encoder() == nullptr) return std::nullopt;
+  std::vector<CUtensorMap> maps(1 + 2 * p.kv.size());
+  if (!Encode(p.q, {p.head_dim, p.q_len, p.q_heads, p.batch}, rows,
+              maps[kMapQ])) {
+    return std::nullopt;
+  }
+  for (size_t i = 0; i < p.kv.size(); ++i) {
+    const KvSegment& s = p.kv[i];
+    if (s.len == 0) continue;  // nothing of it is loaded
+    const int segment = static_cast<int>(i);
+    if (!Encode(s.k, {p.head_dim, s.len, p.kv_heads, p.batch}, cols,
+                maps[KMap(segment)]) ||
+        !Encode(s.v, {p.value_dim, s.len, p.kv_heads, p.batch}, cols,
+                maps[VMap(segment)])) {
+      return std::nullopt;
+    }
+  }
+  return maps;
+}
+
+}  // namespace attnd::cuda::sm90

@@ -1,0 +1,27 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_TENSOR_MAPS_H_
+#define ATTND_KERNELS_CUDA_SM90_TENSOR_MAPS_H_
+
+// What the copy engine needs to know of a problem's tensors.
+
+#include <cuda.h>
+
+#include <optional>
+#include <vector>
+
+#include "kernels/attention.h"
+
+namespace attnd::cuda::sm90 {
+
+// Where a problem's maps are: Q's, then K's and V's of each segment.
+inline constexpr int kMapQ = 0;
+constexpr int KMap(int segment) { return 1 + 2 * segment; }
+constexpr int VMap(int segment) { return 2 + 2 * segment; }
+
+// Maps with boxes of 64 columns by `rows` of Q, or `cols` of K and V. Nothing
+// if a tensor is not laid out as the copy engine can read it, or there is none.
+std::optional<std::vector<CUtensorMap>> MakeTensorMaps(const Problem& problem,
+                                                       int rows, int cols);
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_TENSOR_MAPS_H_
