@@ -28,7 +28,9 @@ std::string RandomId() {
 std::string KernelName(const Backend& backend) {
   RequestSpec spec;
   for (TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
-    spec.inputs[id].emplace().shape = {1, 1, 1, 64};
+    auto& tensor = spec.inputs[id].emplace();
+    tensor.shape = {1, 1024, 1, 128};
+    tensor.dtype = DType::kBF16;
   }
   const auto request = Request::Create(std::move(spec));
   if (!request.ok()) return "";
