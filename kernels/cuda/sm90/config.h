@@ -14,18 +14,17 @@ struct ForwardShape {
   int stages;          // tiles of K, and of V, in shared memory
   int q_buffers;       // tiles of Q: with two the next is loaded early
   int slots;  // tiles of rows that are known of: worked on, being loaded, next
-  bool take_turns;         // consumers issue products one after another
   int producer_registers;  // of a thread; together at most 65536 a block
   int consumer_registers;
 };
 
 inline constexpr ForwardShape kForwardShapes[] = {
-    {64, 64, 3, 128, 4, 2, 4, true, 32, 160},
-    {96, 96, 2, 128, 2, 2, 4, true, 56, 224},
-    {128, 128, 2, 128, 2, 2, 4, true, 56, 224},
-    {192, 128, 2, 128, 2, 1, 4, true, 56, 224},
-    {192, 192, 2, 96, 2, 1, 4, true, 56, 224},
-    {256, 256, 2, 80, 2, 1, 2, true, 56, 224},
+    {64, 64, 3, 128, 4, 2, 4, 32, 160},
+    {96, 96, 2, 128, 2, 2, 4, 56, 224},
+    {128, 128, 2, 128, 2, 2, 4, 56, 224},
+    {192, 128, 2, 128, 2, 1, 4, 56, 224},
+    {192, 192, 2, 96, 2, 1, 4, 56, 224},
+    {256, 256, 2, 80, 2, 1, 2, 56, 224},
 };
 
 constexpr ForwardShape ShapeOf(int dim, int value_dim) {
@@ -45,7 +44,6 @@ struct ForwardConfig {
   static constexpr int kStages = kShape.stages;
   static constexpr int kQBuffers = kShape.q_buffers;
   static constexpr int kSlots = kShape.slots;
-  static constexpr bool kTakeTurns = kShape.take_turns;
   static constexpr int kThreads = 128 * (1 + kConsumers);
   // Panels of 64 columns, 128 bytes of each row.
   static constexpr int kDimPanels = (kDim + 63) / 64;

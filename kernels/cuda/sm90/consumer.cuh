@@ -34,7 +34,7 @@ class Consumer {
         row_(64 * number + threadIdx.x % 128 / 32 * 16 + lane_ / 4) {}
 
   __device__ void Run() {
-    if (Config::kTakeTurns && number_ == Config::kConsumers - 1) PassTurn();
+    if (number_ == Config::kConsumers - 1) PassTurn();  // to the first
     O o;
     while (true) {
       const TileSlot& slot = WaitForSlot();
@@ -65,14 +65,10 @@ class Consumer {
   }
 
   // Named barriers 1, 2, ...: consumer n waits for turn 1 + n.
-  __device__ void TakeTurn() const {
-    if (Config::kTakeTurns) ptx::NamedBarrierSync<256>(1 + number_);
-  }
+  __device__ void TakeTurn() const { ptx::NamedBarrierSync<256>(1 + number_); }
   __device__ void PassTurn() const {
-    if (Config::kTakeTurns) {
-      ptx::NamedBarrierArrive<256>(
-          1 + (number_ + 1 == Config::kConsumers ? 0 : number_ + 1));
-    }
+    ptx::NamedBarrierArrive<256>(
+        1 + (number_ + 1 == Config::kConsumers ? 0 : number_ + 1));
   }
 
   __device__ const TileSlot& WaitForSlot() const {
