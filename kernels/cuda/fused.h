@@ -20,7 +20,8 @@ namespace attnd::cuda {
 absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
                                           Workspace& workspace);
 
-// The kernel that most of the problem's work runs in, on such a device.
+// The kernel that most of the problem's work runs in, on such a device, if its
+// memory is aligned as sm90's kernels need it.
 KernelInfo FusedKernel(const Problem& problem, const Gpu& gpu);
 // Device memory for partial results, beside 64 MiB that a stream may keep.
 int64_t FusedScratchBytes(const Problem& problem);

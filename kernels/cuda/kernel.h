@@ -15,7 +15,7 @@ struct Kernel {
   const char* name = nullptr;      // e.g. "cuda/sm80/prefill_bf16_d128"
   const void* function = nullptr;  // void(LaunchParams)
   int rows = 0;                    // of a tile
-  int cols = 0;                    // of a tile, if it has tensor maps
+  int cols = 0;                    // of a tile
   int threads = 0;
   int shared_bytes = 0;  // dynamic
   int dim = 0;           // what head_dim and value_dim are rounded up to

@@ -10,15 +10,14 @@
 
 namespace attnd::cuda::sm90 {
 
-// A tile of columns and where its segment's end. A plain value: the producer
+// A tile of columns and where its segment's end. A plain value: the loader
 // keeps the one that it loads and the one after it.
 struct WalkPlace {
   int segment = -1;
   uint32_t column = 0;  // in the segment, a multiple of the tile's columns
   uint32_t end = 0;     // of what is visited; column >= end: no tile
   uint32_t all_lo = 0, all_hi = 0;  // the columns that need no compare
-  uint32_t padding =
-      0;  // where the segment has columns that are not to be read
+  uint32_t padding = 0;  // where columns begin that are not to be read
 
   __device__ bool valid() const { return column < end; }
 };

@@ -58,7 +58,7 @@ class Consumer {
   using P = uint32_t[kCols / 4];
   using O = float[Config::kValueDim / 2];
 
-  // Tells the producer that this warp has left a buffer.
+  // Tells whoever fills it that this warp has left a buffer.
   __device__ void Leave(uint64_t& empty) const {
     __syncwarp();
     if (lane_ == 0) ptx::BarrierArrive(ptx::SharedAddress(&empty));

@@ -76,6 +76,10 @@ class Planner {
     }
     filled_.Next();
   }
+  __device__ void Publish(SlotKind kind) {
+    if (lane_ == 0) shared_.slots[filled_.index()].kind = kind;
+    Publish();
+  }
   // Brings the rows of a tile as soon as there is room for them.
   __device__ void LoadRows(const LoadSlot& tile) {
     AcquireMap(tile, kMapQ, lane_);
@@ -91,10 +95,6 @@ class Planner {
   __device__ void WaitForClaim() {
     ptx::BarrierWait(ptx::SharedAddress(&shared_.claim), claim_.parity());
     claim_.Next();
-  }
-  __device__ void Publish(SlotKind kind) {
-    if (lane_ == 0) shared_.slots[filled_.index()].kind = kind;
-    Publish();
   }
 
   // Finds the run that tile `index` is in.

@@ -13,7 +13,6 @@
 namespace attnd::cuda::sm90::ptx {
 
 using cuda::ptx::Exp2;
-using cuda::ptx::LoadShared16;
 using cuda::ptx::Log2;
 using cuda::ptx::Pack;
 using cuda::ptx::SharedAddress;

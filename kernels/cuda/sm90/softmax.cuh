@@ -140,9 +140,8 @@ struct OnlineSoftmax {
   }
 
  private:
-  // What scores are exponentiated relative to. A row that has seen nothing:
-  // -inf
-  // + inf would be NaN.
+  // What scores are exponentiated relative to. Of a row that has seen nothing
+  // it is 0: the difference of two infinities would be NaN.
   __device__ float Base(int r, float c) const {
     return m[r] == -INFINITY ? 0.0f : __fmul_rn(m[r], c);
   }
