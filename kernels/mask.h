@@ -54,7 +54,27 @@ struct RowIntervals {
   }
   static constexpr int64_t FloorDiv(int64_t a, int64_t b) {
     if (b == 1) return a;  // nearly always, and a GPU divides slowly
-    return a >= 0 ? a / b : -((-a - 1) / b) - 1;
+    return a >= 0 ? Quotient(a, b) : -Quotient(-a - 1, b) - 1;
+  }
+  // Of a >= 0 and b > 0.
+  static constexpr int64_t Quotient(int64_t a, int64_t b) {
+#ifdef __CUDA_ARCH__
+    // Bit by bit: a division of 64 bits is a function there, and to call it
+    // takes registers that the callers do not have.
+    uint64_t quotient = static_cast<uint64_t>(a), rest = 0;
+#pragma unroll 1
+    for (int bit = 0; bit < 64; ++bit) {
+      rest = rest << 1 | quotient >> 63;
+      quotient <<= 1;
+      if (rest >= static_cast<uint64_t>(b)) {
+        rest -= static_cast<uint64_t>(b);
+        quotient |= 1;
+      }
+    }
+    return static_cast<int64_t>(quotient);
+#else
+    return a / b;
+#endif
   }
   static constexpr int64_t CeilDiv(int64_t a, int64_t b) {
     return -FloorDiv(-a, b);
