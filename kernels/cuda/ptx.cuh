@@ -115,6 +115,12 @@ __device__ inline float Exp2(float x) {
   return y;
 }
 
+// 1/x, relative error below 2^-22; of 0 inf.
+__device__ inline float Reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 // log2(x), absolute error below 2^-22 near 1; of 0 -inf.
 __device__ inline float Log2(float x) {
   float y;

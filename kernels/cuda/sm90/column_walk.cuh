@@ -2,47 +2,95 @@
 #define ATTND_KERNELS_CUDA_SM90_COLUMN_WALK_CUH_
 
 // Which columns a tile of rows visits: the tiles of each segment, in order,
-// between the first row's first column and the last row's last one.
+// between the first row's first column and the last row's last one. 64 bits
+// only where a segment begins: the warps that walk are the ones that all others
+// wait for.
 
+#include <climits>
 #include <cstdint>
 
 #include "kernels/cuda/sequence.h"
 
 namespace attnd::cuda::sm90 {
 
+enum Steps : uint32_t {
+  kLoSteps = 1,  // from row to row, by one
+  kHiSteps = 2,
+  kUneven = 4,  // positions are not in steps of one: nothing is known of rows
+};
+
 // A tile of columns and where its segment's end. A plain value: the loader
 // keeps the one that it loads and the one after it.
 struct WalkPlace {
   int segment = -1;
-  uint32_t column = 0;  // in the segment, a multiple of the tile's columns
-  uint32_t end = 0;     // of what is visited; column >= end: no tile
-  uint32_t all_lo = 0, all_hi = 0;  // the columns that need no compare
-  uint32_t padding = 0;  // where columns begin that are not to be read
+  int column = 0;  // in the segment, a multiple of the tile's columns
+  int end = 0;     // of what is visited; column >= end: no tile
+  int all_lo = 0, all_hi = 0;  // the columns that need no compare
+  int columns = 0;             // of the segment
+  int padding = INT_MAX;       // where columns begin that are not to be read
+  // What the tile's first row sees, before it is limited to the segment.
+  int lo = 0, hi = 0;
+  uint32_t steps = 0;  // bits of Steps
 
   __device__ bool valid() const { return column < end; }
 };
 
-// The first tile of the segments after `segment` that rows [first_row,
-// last_row] see something of.
+struct SeenColumns {
+  int lo, hi;
+};
+
+// What row `row` of a tile sees of the place's segment.
+__device__ inline SeenColumns SeenOf(const WalkPlace& place, int row) {
+  const auto clamp = [&](int x) { return min(max(x, 0), place.columns); };
+  return {clamp(place.lo + (place.steps & kLoSteps ? row : 0)),
+          clamp(place.hi + (place.steps & kHiSteps ? row : 0))};
+}
+// The same if it is uneven: `row` is the sequence's.
+__device__ inline SeenColumns SeenUneven(const WalkPlace& place,
+                                         const Sequence& sequence,
+                                         int64_t row) {
+  const Interval seen = sequence.Intervals(place.segment).Row(row);
+  return {static_cast<int>(seen.lo), static_cast<int>(seen.hi)};
+}
+
+// As far as it matters: no segment has so many columns.
+__device__ inline int Saturate(int64_t x) {
+  constexpr int kMost = INT_MAX - 1024;
+  return static_cast<int>(min(max(x, int64_t{-kMost}), int64_t{kMost}));
+}
+
+// The first tile of the segments after `segment` that a tile sees something of
+// which has `valid` rows from `first_row` on.
 template <int kCols>
-__device__ WalkPlace EnterSegment(int segment, const Sequence& sequence,
-                                  int64_t first_row, int64_t last_row) {
+__device__ WalkPlace EnterSegment(const Sequence& sequence, int64_t first_row,
+                                  int valid, int segment) {
   WalkPlace place;
-  while (++segment < sequence.problem->num_segments) {
-    const RowIntervals rows = sequence.Intervals(segment);
-    const Interval first = rows.Row(first_row), last = rows.Row(last_row);
-    if (first.lo >= last.hi) continue;
+  const DeviceProblem& p = *sequence.problem;
+  while (++segment < p.num_segments) {
+    const DeviceSegment& s = sequence.segment(segment);
+    const int64_t columns = sequence.Len(segment);
+    const int64_t offset = sequence.q_start + first_row -
+                           Of(sequence.blob, s.starts, sequence.b, s.start);
+    place.columns = static_cast<int>(columns);
+    place.steps = (p.left >= 0 ? kLoSteps : 0) | (p.right >= 0 ? kHiSteps : 0);
+    place.lo = p.left >= 0 ? Saturate(offset - p.left) : 0;
+    place.hi = p.right >= 0 ? Saturate(offset + p.right + 1) : INT_MAX;
+    if (p.q_stride != 1 || s.stride != 1) place.steps |= kUneven;
     place.segment = segment;
-    place.column = static_cast<uint32_t>(first.lo) / kCols * kCols;
-    place.end = static_cast<uint32_t>(last.hi);
-    place.all_lo = static_cast<uint32_t>(last.lo);
-    place.all_hi = static_cast<uint32_t>(first.hi);
-    place.padding = rows.columns < sequence.segment(segment).len
-                        ? static_cast<uint32_t>(rows.columns)
-                        : ~uint32_t{0};
-    break;
+    SeenColumns first = SeenOf(place, 0), last = SeenOf(place, valid - 1);
+    if (place.steps & kUneven) [[unlikely]] {
+      first = SeenUneven(place, sequence, first_row);
+      last = SeenUneven(place, sequence, first_row + valid - 1);
+    }
+    if (first.lo >= last.hi) continue;
+    place.column = first.lo / kCols * kCols;
+    place.end = last.hi;
+    place.all_lo = last.lo;
+    place.all_hi = first.hi;
+    place.padding = columns < s.len ? place.columns : INT_MAX;
+    return place;
   }
-  return place;
+  return {};
 }
 
 }  // namespace attnd::cuda::sm90

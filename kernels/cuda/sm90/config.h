@@ -5,8 +5,7 @@
 
 namespace attnd::cuda::sm90 {
 
-// How a kernel is cut. A row of the table in this file is all there is to
-// choose.
+// How the forward kernel is cut.
 struct ForwardShape {
   int dim, value_dim;  // what head_dim and value_dim are rounded up to
   int consumers;       // warpgroups that compute, 64 rows each
@@ -16,12 +15,25 @@ struct ForwardShape {
   int slots;  // tiles of rows that are known of: worked on, being loaded, next
   int producer_registers;  // of a thread; together at most 65536 a block
   int consumer_registers;
+  const char* why;  // this shape, and not another
 };
 
+// From small dims to large.
 inline constexpr ForwardShape kForwardShapes[] = {
-    {64, 64, 3, 128, 4, 2, 4, 32, 160},   {96, 96, 2, 128, 2, 2, 4, 56, 224},
-    {128, 128, 2, 128, 2, 2, 4, 56, 224}, {192, 128, 2, 128, 2, 1, 4, 56, 224},
-    {192, 192, 2, 96, 2, 1, 4, 56, 224},  {256, 256, 2, 80, 2, 1, 2, 56, 224},
+    {64, 64, 3, 112, 4, 2, 4, 80, 144,
+     "two consumers do not keep the tensor cores busy; with 128 columns the "
+     "registers of three leave too few to the producers"},
+    {96, 96, 2, 128, 2, 2, 4, 72, 216,
+     "S, P and O of a third consumer would not fit the registers"},
+    {128, 128, 2, 128, 2, 2, 4, 72, 216,
+     "two tiles of Q fit beside two of K and V; of 160 or 176 columns they do "
+     "not, and short sequences lose more than long ones gain"},
+    {192, 128, 2, 128, 2, 1, 4, 72, 216,
+     "as 128, but there is memory for one tile of Q"},
+    {192, 192, 2, 96, 2, 1, 4, 72, 216,
+     "two tiles of K and V of 112 columns do not fit the shared memory"},
+    {256, 256, 2, 80, 2, 1, 3, 72, 216,
+     "two tiles of K and V of 96 columns do not fit the shared memory"},
 };
 
 constexpr ForwardShape ShapeOf(int dim, int value_dim) {

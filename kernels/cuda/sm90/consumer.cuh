@@ -60,6 +60,7 @@ class Consumer {
 
   // Tells whoever fills it that this warp has left a buffer.
   __device__ void Leave(uint64_t& empty) const {
+    Stagger();
     __syncwarp();
     if (lane_ == 0) ptx::BarrierArrive(ptx::SharedAddress(&empty));
   }

@@ -13,45 +13,29 @@
 
 namespace attnd::cuda::sm90 {
 
-// Four words of each of the four lanes of a row, transposed: lane q gets what
-// the lanes have in w[q], in their order.
-__device__ inline void TransposeQuad(uint32_t (&w)[4], int lane) {
-  const bool odd = lane & 1, high = lane & 2;
-#pragma unroll
-  for (int i = 0; i < 4; i += 2) {
-    const uint32_t got = __shfl_xor_sync(0xffffffff, odd ? w[i] : w[i + 1], 1);
-    (odd ? w[i] : w[i + 1]) = got;
-  }
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const uint32_t got = __shfl_xor_sync(0xffffffff, high ? w[i] : w[i + 2], 2);
-    (high ? w[i] : w[i + 2]) = got;
-  }
-}
-
-// A row of 16-bit outputs, aligned, in pieces of 16 bytes; `r` is which of the
-// thread's two. All lanes of the warp come here.
-template <class T, int kCount>
+// A row of 16-bit outputs, aligned to 16 bytes, up to column `dim`; `r` is
+// which of the thread's two. Neighbouring lanes exchange words, so that each
+// stores 8 bytes and the four of a row 32 in a piece. All lanes of the warp
+// come here. kAll: dim is all columns, and every row is stored.
+template <bool kAll, class T, int kCount>
 __device__ void StoreRow(const float (&o)[kCount], int r, T* to, bool stored,
                          int dim, int lane) {
+  const bool odd = lane & 1;
+  const uint64_t at =
+      ptx::GlobalAddress(to + 8 * (lane & 1) + 4 * (lane % 4 / 2));
 #pragma unroll
-  for (int n = 0; n < kCount / 4; n += 4) {
-    uint32_t w[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int e = 4 * (n + i) + 2 * r;
-      w[i] = ptx::Pack<T>(o[e], o[e + 1]);
-    }
-    TransposeQuad(w, lane);
-    const int column = 8 * (n + lane % 4);
-    if (stored && column < dim) {
-      *reinterpret_cast<uint4*>(to + column) =
-          make_uint4(w[0], w[1], w[2], w[3]);
+  for (int n = 0; n < kCount / 4; n += 2) {
+    const int e = 4 * n + 2 * r;
+    const uint32_t first = ptx::Pack<T>(o[e], o[e + 1]);
+    const uint32_t second = ptx::Pack<T>(o[e + 4], o[e + 5]);
+    const uint32_t got = __shfl_xor_sync(0xffffffff, odd ? first : second, 1);
+    if (kAll || (stored && 8 * (n + odd) < dim)) {
+      ptx::StoreGlobal8(at + 16 * n, odd ? got : first, odd ? second : got);
     }
   }
 }
 
-// A row of outputs of any kind.
+// A row of outputs of any type, one by one.
 template <class Out, int kCount>
 __device__ void StoreElements(const float (&o)[kCount], int r, Out* to, int dim,
                               int lane) {
@@ -64,6 +48,24 @@ __device__ void StoreElements(const float (&o)[kCount], int r, Out* to, int dim,
     }
   }
 }
+template <class T, int kCount>
+__device__ void StoreAnyRow(const float (&o)[kCount], int r,
+                            const TileSlot& slot, int row, int lane) {
+  if (slot.o_dtype == DType::kF32) {
+    StoreElements(o, r, static_cast<float*>(slot.o) + row * slot.o_stride,
+                  slot.value_dim, lane);
+  } else {
+    StoreElements(o, r, static_cast<T*>(slot.o) + row * slot.o_stride,
+                  slot.value_dim, lane);
+  }
+}
+
+// Not by a factor of 0: there may be a NaN, of a row that nobody sees.
+template <int kCount>
+__device__ void ClearRows(float (&o)[kCount], const bool (&which)[2]) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) o[i] = which[i % 4 / 2] ? 0.0f : o[i];
+}
 
 // Divides O by the sums and stores it with LSE; rows that saw nothing, and
 // those that are not valid, become 0 and -inf. Whether a row of the warp has to
@@ -72,47 +74,39 @@ __device__ void StoreElements(const float (&o)[kCount], int r, Out* to, int dim,
 template <class T, int kCount>
 __device__ bool Finish(const OnlineSoftmax& softmax, const TileSlot& slot,
                        int row, int lane, float (&o)[kCount]) {
-  float sum[2];
-  bool again = false;
+  const bool fast = slot.kind == SlotKind::kFast;
+  const int valid = slot.valid;
+  const float factor = slot.factor;
+  float weight[2], lse[2];
+  bool empty[2], again = false;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    sum[r] = QuadSum(softmax.l[r]);
-    again =
-        again || (slot.kind == SlotKind::kFast && row + 8 * r < slot.valid &&
-                  softmax.Overflowed(r, sum[r], slot.factor));
+    const float sum = QuadSum(softmax.l[r]);
+    const bool counts = row + 8 * r < valid;
+    again = again || (fast && counts && softmax.Overflowed(r, sum, factor));
+    empty[r] = sum == 0.0f || !counts;
+    weight[r] = ptx::Reciprocal(sum);
+    lse[r] = empty[r] ? -INFINITY : LogSumExp(softmax.m[r] * factor, sum);
   }
   if (__any_sync(0xffffffff, again)) return true;
+  ScaleRows(o, weight);
+  if (__any_sync(0xffffffff, empty[0] || empty[1])) ClearRows(o, empty);
+  // O has a column for two of a thread's elements.
+  const bool whole = slot.o_aligned && slot.value_dim == kCount * 2 &&
+                     __all_sync(0xffffffff, row >= slot.first_stored &&
+                                                row + 8 < slot.end_stored);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int i = row + 8 * r;
     const bool stored = i >= slot.first_stored && i < slot.end_stored;
-    const bool empty = sum[r] == 0.0f || i >= slot.valid;
-    if (slot.lse != nullptr && stored && lane % 4 == 0) {
-      slot.lse[i] =
-          empty ? -INFINITY : LogSumExp(softmax.m[r] * slot.factor, sum[r]);
-    }
-    if (slot.o == nullptr) continue;
-    const float weight = 1.0f / sum[r];
-#pragma unroll
-    for (int n = 0; n < kCount / 4; ++n) {
-#pragma unroll
-      for (int e = 4 * n + 2 * r; e < 4 * n + 2 * r + 2; ++e) {
-        o[e] = empty ? 0.0f : o[e] * weight;
-      }
-    }
-    if (slot.o_dtype == DType::kF32) {
-      if (stored) {
-        StoreElements(o, r, static_cast<float*>(slot.o) + i * slot.o_stride,
-                      slot.value_dim, lane);
-      }
-    } else {
-      T* to = static_cast<T*>(slot.o) + i * slot.o_stride;
-      if (IsAligned(static_cast<T*>(slot.o), slot.o_stride) &&
-          slot.value_dim % 8 == 0) {
-        StoreRow(o, r, to, stored, slot.value_dim, lane);
-      } else if (stored) {
-        StoreElements(o, r, to, slot.value_dim, lane);
-      }
+    if (slot.lse != nullptr && stored && lane % 4 == 0) slot.lse[i] = lse[r];
+    T* const to = static_cast<T*>(slot.o) + i * slot.o_stride;
+    if (whole) {
+      StoreRow<true>(o, r, to, true, kCount * 2, lane);
+    } else if (slot.o_aligned) {
+      StoreRow<false>(o, r, to, stored, slot.value_dim, lane);
+    } else if (stored && slot.o != nullptr) {
+      StoreAnyRow<T>(o, r, slot, i, lane);
     }
   }
   return false;

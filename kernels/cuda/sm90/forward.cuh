@@ -8,6 +8,7 @@
 #include "kernels/cuda/sm90/consumer.cuh"
 #include "kernels/cuda/sm90/loader.cuh"
 #include "kernels/cuda/sm90/planner.cuh"
+#include "kernels/cuda/sm90/rows_loader.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
 
 namespace attnd::cuda::sm90 {
@@ -22,8 +23,10 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     shared.q_ring.Init(1, kWarps);
     shared.k_ring.Init(1, kWarps);
     shared.v_ring.Init(1, kWarps);
-    shared.slot_ring.Init(1, kWarps + 1);
-    ptx::BarrierInit(ptx::SharedAddress(&shared.claim), 1);
+    shared.slot_ring.Init(1, kWarps + 2);
+    for (uint64_t& claim : shared.claims) {
+      ptx::BarrierInit(ptx::SharedAddress(&claim), 1);
+    }
     ptx::FenceBarrierInit();
   }
   __syncthreads();  // all see the barriers
@@ -35,6 +38,8 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
       Loader<Config>(shared).Run();
     } else if (warp == 1) {
       Planner<Config>(params, shared).Run();
+    } else if (warp == 2) {
+      RowsLoader<Config>(shared).Run();
     }
   } else {
     ptx::TakeRegisters<Config::kShape.consumer_registers>();

@@ -52,15 +52,21 @@ __device__ inline void AcquireMap(const LoadSlot& tile, int map, int lane) {
   if (tile.copied && lane == 0) ptx::FenceTensorMap(tile.maps + map);
 }
 
+// Whether the tile has rows that are not to be read.
+template <class Config>
+__device__ bool IsCut(const LoadSlot& tile) {
+  return tile.valid < Config::kRows &&
+         tile.first_row + tile.valid < tile.description.problem.q_len;
+}
+
 // For a warp: the rows of a tile.
 template <class Config>
 __device__ void LoadQ(const LoadSlot& tile, uint32_t to, uint32_t full,
                       int lane) {
   const DeviceProblem& p = tile.description.problem;
-  if (tile.valid < Config::kRows && tile.last_row + 1 < p.q_len) {
+  if (IsCut<Config>(tile)) {
     const auto* from = static_cast<const uint16_t*>(p.q.data) +
-                       tile.place.b * p.q.batch_stride +
-                       tile.place.head * p.q.head_stride +
+                       tile.b * p.q.batch_stride + tile.head * p.q.head_stride +
                        tile.first_row * p.q.token_stride;
     CopyRows<Config::kDimPanels, Config::kRows>(to, from, p.q.token_stride,
                                                 tile.valid, p.head_dim, lane);
@@ -68,33 +74,31 @@ __device__ void LoadQ(const LoadSlot& tile, uint32_t to, uint32_t full,
   } else if (lane == 0) {
     ptx::BarrierArriveExpect(full, Config::kQBytes);
     StartBox<Config::kDimPanels, Config::kRows>(
-        tile.maps + kMapQ, to, static_cast<int>(tile.first_row),
-        tile.place.head, tile.place.b, full);
+        tile.maps + kMapQ, to, static_cast<int>(tile.first_row), tile.head,
+        tile.b, full);
   }
 }
 
 // Has the rows of a tile brought from memory to the cache, padding included.
 template <class Config>
 __device__ void PrefetchQ(const LoadSlot& tile, int lane) {
-  if (lane != 0) return;
+  if (lane != 0 || IsCut<Config>(tile)) return;
 #pragma unroll
   for (int panel = 0; panel < Config::kDimPanels; ++panel) {
     ptx::TmaPrefetch(tile.maps + kMapQ, 64 * panel,
-                     static_cast<int>(tile.first_row), tile.place.head,
-                     tile.place.b);
+                     static_cast<int>(tile.first_row), tile.head, tile.b);
   }
 }
 
 // For a warp: as much of a tile of K or V, from `column` of a segment on, as is
 // not padding.
 template <int kPanels, int kCols>
-__device__ void CopyColumns(const LoadSlot& tile, int segment, uint32_t column,
+__device__ void CopyColumns(const LoadSlot& tile, int segment, int column,
                             const ConstTensorView& view, int dim, uint32_t to,
                             int lane) {
-  const auto* from = static_cast<const uint16_t*>(view.data) +
-                     tile.place.b * view.batch_stride +
-                     tile.place.kv_head * view.head_stride +
-                     column * view.token_stride;
+  const auto* from =
+      static_cast<const uint16_t*>(view.data) + tile.b * view.batch_stride +
+      tile.kv_head * view.head_stride + column * view.token_stride;
   const int64_t left = tile.sequence.Len(segment) - column;
   CopyRows<kPanels, kCols>(to, from, view.token_stride,
                            static_cast<int>(min(left, int64_t{kCols})), dim,

@@ -25,91 +25,119 @@ class Loader {
   __device__ void Run() {
     while (true) {
       const int i = slot_.index();
-      ptx::BarrierWait(ptx::SharedAddress(&shared_.slot_ring.full[i]),
-                       slot_.parity());
+      const uint32_t full = ptx::SharedAddress(&shared_.slot_ring.full[i]);
+      // The first K of a tile of rows comes before the last V of the one
+      // before, unless the tile is not known yet.
+      const bool known = ptx::BarrierTest(full, slot_.parity());
+      if (!__all_sync(0xffffffff, known)) LoadLastV();
+      ptx::BarrierWait(full, slot_.parity());
       const SlotKind kind = shared_.slots[i].kind;
       if (kind == SlotKind::kEnd) break;
-      if (kind == SlotKind::kFast || kind == SlotKind::kSlow) {
-        tile_ = &shared_.load_slots[i];
-        Load(kind == SlotKind::kSlow);
-      } else {
-        Claim();
-      }
-      __syncwarp();  // all have left the slot
-      if (lane_ == 0) {
-        ptx::BarrierArrive(ptx::SharedAddress(&shared_.slot_ring.empty[i]));
-      }
       slot_.Next();
+      if (kind == SlotKind::kFast || kind == SlotKind::kSlow) {
+        Load(i, kind == SlotKind::kSlow);
+        open_slot_ = i;
+      } else {
+        LoadLastV();
+        Claim(i);
+        LeaveSlot(i);
+      }
     }
   }
 
  private:
   // Loads K and V in the order in which they are used: K, the next K, V, the
-  // next but one K, the next V, ...
-  __device__ void Load(bool slow) {
-    WalkPlace here = tile_->first;
-    bool first = true, claimed = false;
-    int segment = -1;
+  // next but one K, the next V, ...; all but the last V.
+  __device__ void Load(int slot, bool slow) {
+    LoadSlot& tile = shared_.load_slots[slot];
+    WalkPlace here = tile.first;
+    bool first = true, claimed = false, entered = true;
     while (true) {
-      if (!claimed && IsNearEnd(here)) {
+      if (!claimed && IsNearEnd(tile, here)) {
         claimed = true;
-        Claim();
+        Claim(slot);
       }
-      if (here.segment != segment) {
-        segment = here.segment;
-        AcquireMap(*tile_, KMap(segment), lane_);
-        AcquireMap(*tile_, VMap(segment), lane_);
+      if (entered) {
+        AcquireMap(tile, KMap(here.segment), lane_);
+        AcquireMap(tile, VMap(here.segment), lane_);
       }
-      WalkPlace next = here;
-      next.column += kCols;
-      if (!next.valid()) {
-        next = EnterSegment<kCols>(segment, tile_->sequence, tile_->first_row,
-                                   tile_->last_row);
+      // Of the last tile of a segment: what comes after it.
+      entered = here.column + kCols >= here.end;
+      if (entered) ToNextSegment(tile, here.segment);
+      const bool last = entered && !tile.first.valid();
+      LoadK(tile, here, last, slow);
+      if (first) {
+        LoadLastV();
+      } else {
+        LoadV(tile);
       }
-      LoadK(here, !next.valid(), slow);
-      if (!first) LoadV();
       first = false;
-      if (!next.valid()) break;
-      here = next;
+      if (last) break;
+      here.column += kCols;
+      if (entered) here = tile.first;
     }
-    LoadV();
-    if (!claimed) Claim();
+    if (!claimed) Claim(slot);
   }
-  // Asks the planner for the next tile of rows: not before this one is nearly
-  // loaded, or another block might take it sooner.
-  __device__ void Claim() const {
-    if (lane_ == 0) ptx::BarrierArrive(ptx::SharedAddress(&shared_.claim));
+  // Leaves where the walk goes on in tile.first.
+  __device__ void ToNextSegment(LoadSlot& tile, int segment) const {
+    __syncwarp();  // all have left the place
+    if (lane_ == 0) {
+      tile.first = EnterSegment<kCols>(tile.sequence, tile.first_row,
+                                       tile.valid, segment);
+    }
+    __syncwarp();  // all see the place
   }
-  __device__ bool IsNearEnd(const WalkPlace& place) const {
-    constexpr uint32_t kTiles = 4;
-    return place.segment + 1 == tile_->description.problem.num_segments &&
+  // The last V of the tile of rows before, if it is still to be loaded.
+  __device__ void LoadLastV() {
+    if (open_slot_ < 0) return;
+    LoadV(shared_.load_slots[open_slot_]);
+    LeaveSlot(open_slot_);
+    open_slot_ = -1;
+  }
+  __device__ void LeaveSlot(int i) const {
+    __syncwarp();  // all have left the slot
+    if (lane_ == 0) {
+      ptx::BarrierArrive(ptx::SharedAddress(&shared_.slot_ring.empty[i]));
+    }
+  }
+  // Says that the tile of rows is nearly loaded.
+  __device__ void Claim(int i) const {
+    if (lane_ == 0) ptx::BarrierArrive(ptx::SharedAddress(&shared_.claims[i]));
+  }
+  __device__ static bool IsNearEnd(const LoadSlot& tile,
+                                   const WalkPlace& place) {
+    constexpr int kTiles = 4;
+    return place.segment + 1 == tile.description.problem.num_segments &&
            place.end - place.column <= kTiles * kCols;
   }
 
-  __device__ void LoadK(const WalkPlace& place, bool last, bool slow) {
+  __device__ void LoadK(const LoadSlot& tile, const WalkPlace& place, bool last,
+                        bool slow) {
     const int i = k_.index();
     const uint32_t to = ptx::SharedAddress(shared_.k[i]);
     const uint32_t full = ptx::SharedAddress(&shared_.k_ring.full[i]);
     const bool padded = place.column + kCols > place.padding;
+    Stagger();
     ptx::BarrierWait(ptx::SharedAddress(&shared_.k_ring.empty[i]),
                      k_.parity() ^ 1);
     if (padded) {
       CopyColumns<Config::kDimPanels, kCols>(
-          *tile_, place.segment, place.column,
-          tile_->sequence.segment(place.segment).k,
-          tile_->description.problem.head_dim, to, lane_);
+          tile, place.segment, place.column,
+          tile.sequence.segment(place.segment).k,
+          tile.description.problem.head_dim, to, lane_);
     } else if (lane_ == 0) {
-      StartBox<Config::kDimPanels, kCols>(
-          tile_->maps + KMap(place.segment), to, static_cast<int>(place.column),
-          tile_->place.kv_head, tile_->place.b, full);
+      StartBox<Config::kDimPanels, kCols>(tile.maps + KMap(place.segment), to,
+                                          place.column, tile.kv_head, tile.b,
+                                          full);
     }
-    Describe(shared_.columns[i], place, last, padded, slow);
+    Describe(tile, place, last, padded, slow, shared_.columns[i]);
     __syncwarp();  // the description is written
     if (lane_ == 0) Announce(full, padded ? 0 : Config::kKBytes);
     k_.Next();
   }
   // Of the oldest tile of columns whose K has been loaded alone.
-  __device__ void LoadV() {
+  __device__ void LoadV(const LoadSlot& tile) {
+    Stagger();
     const int i = v_.index();
     const ColumnTile<kRows>& columns = shared_.columns[i];
     const uint32_t to = ptx::SharedAddress(shared_.v[i]);
@@ -118,16 +146,15 @@ class Loader {
                      v_.parity() ^ 1);
     if (columns.padded) {
       CopyColumns<Config::kValuePanels, kCols>(
-          *tile_, columns.segment, columns.column,
-          tile_->sequence.segment(columns.segment).v,
-          tile_->description.problem.value_dim, to, lane_);
+          tile, columns.segment, columns.column,
+          tile.sequence.segment(columns.segment).v,
+          tile.description.problem.value_dim, to, lane_);
       if (lane_ == 0) Announce(full, 0);
     } else if (lane_ == 0) {
       Announce(full, Config::kVBytes);
-      StartBox<Config::kValuePanels, kCols>(
-          tile_->maps + VMap(columns.segment), to,
-          static_cast<int>(columns.column), tile_->place.kv_head,
-          tile_->place.b, full);
+      StartBox<Config::kValuePanels, kCols>(tile.maps + VMap(columns.segment),
+                                            to, columns.column, tile.kv_head,
+                                            tile.b, full);
     }
     v_.Next();
   }
@@ -141,41 +168,48 @@ class Loader {
   }
 
   // Says what the rows see of a tile of columns.
-  __device__ void Describe(ColumnTile<kRows>& tile, const WalkPlace& place,
-                           bool last, bool padded, bool slow) const {
+  __device__ void Describe(const LoadSlot& tile, const WalkPlace& place,
+                           bool last, bool padded, bool slow,
+                           ColumnTile<kRows>& columns) const {
     const bool masked =
         place.column < place.all_lo || place.column + kCols > place.all_hi;
     if (lane_ == 0) {
-      tile.last = last;
-      tile.masked = masked;
-      tile.padded = padded;
-      tile.segment = place.segment;
-      tile.column = place.column;
+      columns.last = last;
+      columns.masked = masked;
+      columns.padded = padded;
+      columns.segment = place.segment;
+      columns.column = place.column;
       if (slow) {
-        tile.bias_column =
-            tile_->sequence.segment(place.segment).bias_column + place.column;
+        columns.bias_column =
+            tile.sequence.segment(place.segment).bias_column + place.column;
       }
     }
     if (!masked) return;
-    const RowIntervals rows = tile_->sequence.Intervals(place.segment);
-    const auto within = [&](int64_t column) {
-      return static_cast<uint32_t>(
-          min(max(column - place.column, int64_t{0}), int64_t{kCols}));
+    const auto put = [&](int row, const SeenColumns& seen) {
+      static_assert(kCols < 256);
+      const auto within = [&](int column) {
+        return static_cast<unsigned char>(
+            min(max(column - place.column, 0), kCols));
+      };
+      columns.seen[row] = row < tile.valid
+                              ? make_uchar2(within(seen.lo), within(seen.hi))
+                              : make_uchar2(0, 0);
     };
+    if (place.steps & kUneven) [[unlikely]] {
 #pragma unroll 1
-    for (int i = lane_; i < kRows; i += 32) {
-      uint32_t seen = 0;
-      if (i < tile_->valid) {
-        const Interval columns = rows.Row(tile_->first_row + i);
-        seen = within(columns.lo) | within(columns.hi) << 16;
+      for (int row = lane_; row < kRows; row += 32) {
+        put(row, SeenUneven(place, tile.sequence,
+                            tile.first_row + min(row, tile.valid - 1)));
       }
-      tile.seen[i] = seen;
+      return;
     }
+#pragma unroll 2
+    for (int row = lane_; row < kRows; row += 32) put(row, SeenOf(place, row));
   }
 
   Shared<Config>& shared_;
   const int lane_;
-  const LoadSlot* tile_ = nullptr;
+  int open_slot_ = -1;  // whose last V is still to be loaded; -1: none
   RingPlace<Config::kStages> k_, v_;
   RingPlace<Config::kSlots> slot_;
 };

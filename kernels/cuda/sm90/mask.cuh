@@ -11,36 +11,26 @@
 
 namespace attnd::cuda::sm90 {
 
-// The columns [lo, lo + count) of a tile that a row sees.
-struct SeenColumns {
-  int lo;
-  uint32_t count;
-
-  __device__ explicit SeenColumns(uint32_t seen)
-      : lo(seen & 0xffff), count((seen >> 16) - (seen & 0xffff)) {
-    if ((seen >> 16) <= (seen & 0xffff)) count = 0;
-  }
-  __device__ bool Has(int column) const {
-    return static_cast<uint32_t>(column - lo) < count;
-  }
-};
-
 // Of a thread whose rows in the block are `row` and row + 8: what they do not
 // see becomes -inf.
 template <int kRows, int kCount>
 __device__ void Mask(const ColumnTile<kRows>& tile, int row, int lane,
                      float (&s)[kCount]) {
+  int lo[2], hi[2];  // relative to the thread's first column
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    SeenColumns seen(tile.seen[row + 8 * r]);
-    seen.lo -= 2 * (lane % 4);
+    const uchar2 seen = tile.seen[row + 8 * r];
+    lo[r] = seen.x - 2 * (lane % 4);
+    hi[r] = seen.y - 2 * (lane % 4);
+  }
 #pragma unroll
-    for (int n = 0; n < kCount / 4; ++n) {
+  for (int e = 0; e < kCount; ++e) {
+    if (8 * (e / 4) + e % 2 >= hi[e % 4 / 2]) s[e] = -INFINITY;
+  }
+  if (!__any_sync(0xffffffff, lo[0] > 0 || lo[1] > 0)) return;
 #pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        if (!seen.Has(8 * n + i)) s[4 * n + 2 * r + i] = -INFINITY;
-      }
-    }
+  for (int e = 0; e < kCount; ++e) {
+    if (8 * (e / 4) + e % 2 < lo[e % 4 / 2]) s[e] = -INFINITY;
   }
 }
 
@@ -60,8 +50,9 @@ __device__ void Score(const ColumnTile<kRows>& tile, const TileSlot& slot,
     const int i = row + e % 4 / 2 * 8;
     const int column = e / 4 * 8 + 2 * (lane % 4) + e % 2;
     float& score = scores[e / 4][e % 4];
+    const uchar2 seen = tile.seen[i];
     const bool sees = i < slot.valid &&
-                      (!tile.masked || SeenColumns(tile.seen[i]).Has(column));
+                      (!tile.masked || (column >= seen.x && column < seen.y));
     score =
         sees ? rule.Log2(score, slot.first_row + i, tile.bias_column + column)
              : -INFINITY;

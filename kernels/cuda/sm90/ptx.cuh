@@ -15,6 +15,7 @@ namespace attnd::cuda::sm90::ptx {
 using cuda::ptx::Exp2;
 using cuda::ptx::Log2;
 using cuda::ptx::Pack;
+using cuda::ptx::Reciprocal;
 using cuda::ptx::SharedAddress;
 using cuda::ptx::StoreShared16;
 
@@ -53,6 +54,33 @@ __device__ inline void BarrierWait(uint32_t barrier, uint32_t parity) {
       "}" ::"r"(barrier),
       "r"(parity)
       : "memory");
+}
+
+// Whether it is, without waiting.
+__device__ inline bool BarrierTest(uint32_t barrier, uint32_t parity) {
+  uint32_t over;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, done;\n"
+      "}"
+      : "=r"(over)
+      : "r"(barrier), "r"(parity)
+      : "memory");
+  return over != 0;
+}
+
+// --- Memory.
+
+// The address in global memory of what a pointer points to.
+__device__ inline uint64_t GlobalAddress(const void* p) {
+  return __cvta_generic_to_global(p);
+}
+// 8 bytes, aligned.
+__device__ inline void StoreGlobal8(uint64_t to, uint32_t a, uint32_t b) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b)
+               : "memory");
 }
 
 // --- The copy engine.

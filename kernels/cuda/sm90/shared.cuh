@@ -10,33 +10,28 @@
 #include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm90/column_walk.cuh"
+#include "kernels/cuda/sm90/planning.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/scheduler.cuh"
 
 namespace attnd::cuda::sm90 {
-
-enum class SlotKind : uint8_t {
-  kFast,   // a tile whose scores are plain, see ScoreRule
-  kSlow,   // one whose scores are not
-  kEmpty,  // one whose rows see nothing: no K and V come for it
-  kDrain,  // no tile; the next may depend on what comes of those before
-  kEnd,    // no tile, and none comes any more
-};
 
 // A tile of rows, as consumers need it; of what is no tile the kind alone is
 // valid.
 struct TileSlot {
   SlotKind kind;
   bool overflowed;  // by consumers: scores must be found again, not plain
-  int valid;        // rows that may see something
-  int first_stored, end_stored;  // rows to be written
-  float factor;                  // of softmax
-  int value_dim;
+  bool o_aligned;   // o is 16 bits wide, and its rows are aligned to 16 bytes
+  int16_t valid;    // rows that may see something
+  int16_t first_stored, end_stored;  // rows to be written
+  int16_t value_dim;
   DType o_dtype;
+  float factor;  // of softmax
+  int first_row;
   void* o;     // its first row; or null
   float* lse;  // its first row; or null
   int64_t o_stride;
-  int64_t first_row;
   int64_t tile;  // of the launch
   ScoreRule rule;
 };
@@ -48,51 +43,21 @@ struct ColumnTile {
   bool masked;  // some row does not see all of it
   bool padded;  // it has columns that are not to be read
   int segment;
-  uint32_t column;      // in the segment, the first
+  int column;           // in the segment, the first
   int64_t bias_column;  // of a row of the bias, where it begins; of slow tiles
-  // If masked: what each row sees of it, from the low 16 bits to before the
-  // high ones.
-  uint32_t seen[kRows];
-};
-
-// Who tells whom: `full`, that it is there; `empty`, everyone who has read it
-// that he has left.
-template <int kCount>
-struct Ring {
-  uint64_t full[kCount], empty[kCount];
-
-  __device__ void Init(int producers, int consumers) {
-    for (int i = 0; i < kCount; ++i) {
-      ptx::BarrierInit(ptx::SharedAddress(&full[i]), producers);
-      ptx::BarrierInit(ptx::SharedAddress(&empty[i]), consumers);
-    }
-  }
-};
-
-// Where in a ring someone is: how many places it has come past.
-template <int kCount>
-class RingPlace {
- public:
-  __device__ int index() const { return count_ % kCount; }
-  __device__ uint32_t parity() const { return count_ / kCount % 2; }
-  __device__ void Next() { ++count_; }
-  __device__ uint32_t count() const { return count_; }
-
- private:
-  uint32_t count_ = 0;
+  uchar2 seen[kRows];   // if masked: what each row does, from x to before y
 };
 
 // The same tile, as the loader needs it.
 struct LoadSlot {
   TileDescription description;
-  BlobOffset described;  // the problem in it; 0: none
   Sequence sequence;
-  TilePlace place;
-  int valid;
-  int64_t first_row, last_row;  // last: of the valid ones
-  WalkPlace first;              // tile of columns
   const CUtensorMap* maps;
-  bool copied;  // the maps are in memory, not a parameter
+  WalkPlace first;       // tile of columns; the loader moves it on
+  int b, head, kv_head;  // sequence, q head, kv head
+  int first_row, valid;  // rows
+  BlobOffset described;  // the problem in `description`; 0: none
+  bool copied;           // the maps are in memory, not a parameter
 };
 
 template <class Config>
@@ -104,12 +69,11 @@ struct alignas(1024) Shared {
   Ring<Config::kQBuffers> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Ring<Config::kSlots> slot_ring;
-  uint64_t claim;  // by the loader, that the next slot's tile is wanted
+  uint64_t claims[Config::kSlots];
   TileSlot slots[Config::kSlots];
   ColumnTile<Config::kRows> columns[Config::kStages];
   LoadSlot load_slots[Config::kSlots];
-  int64_t redo[Config::kSlots];  // the planner's own: tiles that are to be done
-                                 // again
+  PlanningState<Config::kSlots> planning;
 };
 
 }  // namespace attnd::cuda::sm90

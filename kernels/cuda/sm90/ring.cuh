@@ -1,0 +1,44 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_RING_CUH_
+#define ATTND_KERNELS_CUDA_SM90_RING_CUH_
+
+// Buffers in turn, and how those who fill and those who read them wait for each
+// other.
+
+#include <cstdint>
+
+#include "kernels/cuda/sm90/ptx.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// Who tells whom: `full`, that it is there; `empty`, everyone who has read it
+// that he has left.
+template <int kCount>
+struct Ring {
+  uint64_t full[kCount], empty[kCount];
+
+  __device__ void Init(int producers, int consumers) {
+    for (int i = 0; i < kCount; ++i) {
+      ptx::BarrierInit(ptx::SharedAddress(&full[i]), producers);
+      ptx::BarrierInit(ptx::SharedAddress(&empty[i]), consumers);
+    }
+  }
+};
+
+// Where in a ring someone is: how many places it has come past.
+template <int kCount>
+class RingPlace {
+ public:
+  __device__ explicit RingPlace(uint32_t count = 0) : count_(count) {}
+
+  __device__ int index() const { return count_ % kCount; }
+  __device__ uint32_t parity() const { return count_ / kCount % 2; }
+  __device__ void Next() { ++count_; }
+  __device__ uint32_t count() const { return count_; }
+
+ private:
+  uint32_t count_;
+};
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_RING_CUH_

@@ -1,0 +1,60 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_ROWS_LOADER_CUH_
+#define ATTND_KERNELS_CUDA_SM90_ROWS_LOADER_CUH_
+
+// The rows' loader: one warp, which brings Q to shared memory as soon as there
+// is room for it. Apart from the planner and the loader, so that neither waits
+// for that room.
+
+#include <cstdint>
+
+#include "kernels/cuda/sm90/load.cuh"
+#include "kernels/cuda/sm90/shared.cuh"
+
+namespace attnd::cuda::sm90 {
+
+template <class Config>
+class RowsLoader {
+ public:
+  __device__ explicit RowsLoader(Shared<Config>& shared)
+      : shared_(shared), lane_(threadIdx.x % 32) {}
+
+  __device__ void Run() {
+    while (true) {
+      const int i = slot_.index();
+      ptx::BarrierWait(ptx::SharedAddress(&shared_.slot_ring.full[i]),
+                       slot_.parity());
+      const SlotKind kind = shared_.slots[i].kind;
+      if (kind == SlotKind::kEnd) break;
+      if (kind == SlotKind::kFast || kind == SlotKind::kSlow) {
+        Load(shared_.load_slots[i]);
+      }
+      __syncwarp();  // all have left the slot
+      if (lane_ == 0) {
+        ptx::BarrierArrive(ptx::SharedAddress(&shared_.slot_ring.empty[i]));
+      }
+      slot_.Next();
+    }
+  }
+
+ private:
+  __device__ void Load(const LoadSlot& tile) {
+    AcquireMap(tile, kMapQ, lane_);
+    PrefetchQ<Config>(tile, lane_);
+    Stagger();
+    const int i = q_.index();
+    ptx::BarrierWait(ptx::SharedAddress(&shared_.q_ring.empty[i]),
+                     q_.parity() ^ 1);
+    LoadQ<Config>(tile, ptx::SharedAddress(shared_.q[i]),
+                  ptx::SharedAddress(&shared_.q_ring.full[i]), lane_);
+    q_.Next();
+  }
+
+  Shared<Config>& shared_;
+  const int lane_;
+  RingPlace<Config::kQBuffers> q_;
+  RingPlace<Config::kSlots> slot_;
+};
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_ROWS_LOADER_CUH_
