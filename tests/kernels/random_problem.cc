@@ -82,7 +82,7 @@ OwnedRows RandomProblem::Rows(double mean, double deviation) {
 void RandomProblem::DrawSizes() {
   Problem& p = problem_;
   heads_first_ = Chance(0.5);
-  gap_ = Chance(0.5) ? 0 : Int(1, 9);
+  gap_ = Chance(0.5) ? 0 : options_.gap_step * Int(1, 9);
   p.batch =
       options_.empty_sizes && Chance(0.02) ? 0 : Int(1, options_.max_batch);
   p.q_len = Length(options_.max_q_len);

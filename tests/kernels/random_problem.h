@@ -26,6 +26,7 @@ struct ProblemOptions {
   int64_t max_group = 3;
   int64_t max_dim = 256;
   int64_t head_dim = 0, value_dim = 0;  // 0: drawn
+  int64_t gap_step = 1;                 // gaps in memory are multiples of it
   bool empty_sizes = true;              // zero batch, lengths and segments
   bool lens = true;                     // per-sequence lengths
   bool masks = true;                    // causal, windows, positions

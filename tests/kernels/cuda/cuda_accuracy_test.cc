@@ -7,8 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/kernel.h"
+#include "kernels/cuda/sm90/kernels.h"
+#include "kernels/cuda/sm90/tensor_maps.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/device_runner.h"
 #include "tests/kernels/random_problem.h"
@@ -41,6 +47,7 @@ struct Family {
   ProblemOptions options;
   int tests = 1, per_test = 1;
   Algorithm algorithm = Algorithm::kAuto;
+  bool hopper = false;  // what sm90 takes, but for what is decoded
 };
 
 // Rows and columns over many tiles.
@@ -73,6 +80,25 @@ ProblemOptions GroupedHeads() {
   return options;
 }
 
+// What the kernels for Hopper take: 16-bit elements, aligned rows.
+ProblemOptions Hopper(int64_t head_dim, int64_t value_dim) {
+  ProblemOptions options = OfDims(head_dim, value_dim);
+  options.dtypes = {DType::kF16, DType::kBF16};
+  options.max_q_len = 300;
+  options.max_kv_len = 400;
+  options.max_group = 2;
+  options.gap_step = 8;
+  return options;
+}
+
+ProblemOptions HopperLong() {
+  ProblemOptions options = Hopper(128, 128);
+  options.max_q_len = 130;
+  options.max_kv_len = 5000;
+  options.max_batch = options.max_kv_heads = 1;
+  return options;
+}
+
 // Few rows, many columns: these are cut along the columns.
 ProblemOptions Decode() {
   ProblemOptions options = ForwardOnly();
@@ -95,6 +121,16 @@ std::vector<Family> Families() {
       {"FlashAttention1", ForwardOnly(), 2, 50, Algorithm::kFlashAttention1},
       {"FlashAttention2", ForwardOnly(), 2, 50, Algorithm::kFlashAttention2},
   };
+  const std::pair<int64_t, int64_t> hopper_dims[] = {
+      {64, 64},   {96, 96}, {128, 128}, {192, 128}, {192, 192},
+      {256, 256}, {48, 56}, {72, 80},   {128, 64},  {136, 88}};
+  for (const auto& [head_dim, value_dim] : hopper_dims) {
+    families.push_back({absl::StrCat("Hopper", head_dim, "And", value_dim),
+                        Hopper(head_dim, value_dim), 14, 15, Algorithm::kAuto,
+                        true});
+  }
+  families.push_back(
+      {"HopperLong", HopperLong(), 8, 10, Algorithm::kAuto, true});
   const std::pair<int64_t, int64_t> dims[] = {
       {64, 64},   {80, 80},   {96, 96}, {128, 128},
       {192, 128}, {256, 256}, {40, 200}};
@@ -109,6 +145,31 @@ struct Batch {
   Family family;
   int index = 0;  // which of the family's tests
 };
+
+bool AllDecoded(const Problem& p) {
+  for (int64_t b = 0; b < p.batch; ++b) {
+    if (!cuda::IsDecode(QLen(p, b))) return false;
+  }
+  return true;
+}
+
+// Whether sm90's kernels run the problem, of which not all is decoded, on a GPU
+// that has them.
+::testing::AssertionResult IsForHopper(const Problem& p) {
+  const auto gpu = cuda::CurrentGpu();
+  if (!gpu.ok()) return ::testing::AssertionFailure() << gpu.status();
+  if (gpu->capability != cuda::sm90::kCapability) {
+    return ::testing::AssertionSuccess();
+  }
+  const std::string name = cuda::ForwardKernel(p, Algorithm::kAuto, *gpu).name;
+  if (!absl::StartsWith(name, "cuda/sm90/")) {
+    return ::testing::AssertionFailure() << name;
+  }
+  if (!cuda::sm90::MakeTensorMaps(p, 64, 64).has_value()) {
+    return ::testing::AssertionFailure() << "no tensor maps";
+  }
+  return ::testing::AssertionSuccess();
+}
 
 class CudaAccuracyTest : public DeviceTest,
                          public ::testing::WithParamInterface<Batch> {};
@@ -125,6 +186,10 @@ TEST_P(CudaAccuracyTest, IsAccurate) {
       GTEST_SKIP() << supports.message();
     }
     ASSERT_TRUE(supports.ok()) << supports;
+    if (family.hopper) {
+      if (AllDecoded(problem.problem())) continue;  // by other kernels
+      ASSERT_TRUE(IsForHopper(problem.problem()));
+    }
     const auto run = [&](const ForwardArgs& args) {
       return device().Forward({&args, 1}, family.algorithm).status();
     };
@@ -187,14 +252,17 @@ INSTANTIATE_TEST_SUITE_P(Random, CudaLargeProblemTest,
 
 // What the tests above are worth; needs no GPU.
 TEST(CudaAccuracyPlanTest, CoversTheContract) {
-  int planned = 0;
+  int any = 0, hopper = 0;
   for (const Family& family : Families()) {
-    if (family.algorithm == Algorithm::kAuto) {
-      planned += family.tests * family.per_test;
-    }
+    if (family.algorithm != Algorithm::kAuto) continue;
+    (family.hopper ? hopper : any) += family.tests * family.per_test;
   }
-  std::printf("%d random problems planned for the fast kernels\n", planned);
-  EXPECT_GE(planned, 2000);
+  std::printf(
+      "%d random problems planned for any fast kernel, %d for those for "
+      "Hopper\n",
+      any, hopper);
+  EXPECT_GE(any, 2000);
+  EXPECT_GE(hopper, 2000);
 }
 
 TEST(CudaAccuracyPlanTest, DrawsViewsThatAreAlignedAndViewsThatAreNot) {
