@@ -1,7 +1,8 @@
 """What is measured: shapes, and the work that each is counted as. Knows no torch."""
 
+import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ELEMENT_BYTES = {'f32': 4, 'f16': 2, 'bf16': 2}
 
@@ -65,6 +66,25 @@ def group(count=64, seed=1):
                           causal=i % 3 != 0,
                           left=draw.randint(16, 256) if i % 3 == 2 else -1))
     return cases
+
+
+def large_group(count=64, seed=1):
+    """Unlike problems of usual sizes: lengths log-uniform from 64 to 8192, 4 to 32 heads, half
+    of them causal."""
+    draw = random.Random(seed)
+    cases = []
+    for i in range(count):
+        length = round(math.exp(draw.uniform(math.log(64), math.log(8192))))
+        heads = draw.randint(4, 32)
+        cases.append(Case(length, length, heads, heads, causal=i % 2 == 1))
+    return cases
+
+
+def repeated(case, tiles=528, tile_rows=128):
+    """The problem as often as it takes to fill a GPU, in one batch: 4 tiles for each of an
+    H200's multiprocessors."""
+    of_one = case.q_heads * -(-case.q_len // tile_rows)
+    return replace(case, batch=-(-tiles // of_one))
 
 
 def memory(lens=(1024, 4096, 16384)):

@@ -16,7 +16,7 @@ import time
 
 import report
 
-SECTIONS = ('grid', 'decode', 'group', 'memory', 'baselines')
+SECTIONS = ('grid', 'dims', 'decode', 'group', 'large_group', 'memory', 'baselines')
 
 
 def parse(arguments):
@@ -25,7 +25,8 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--lib', required=True, help='libattnd_kernels_c.so')
-    parser.add_argument('--rows', type=names, default=['grid', 'decode', 'group', 'memory'],
+    parser.add_argument('--rows', type=names, 
+                        default=['grid', 'dims', 'decode', 'group', 'large_group', 'memory'],
                         help=f'which of {",".join(SECTIONS)}')
     parser.add_argument('--dims', type=numbers, default=[64, 128, 256])
     parser.add_argument('--seqs', type=numbers, default=[512, 2048, 8192, 16384])
@@ -52,11 +53,15 @@ def plan_sections(options, bench, sections):
     wanted = options.rows
     if 'grid' in wanted:
         yield sections.grid(bench, options.dims, options.seqs), ('ours', *peers), peers
+    if 'dims' in wanted and not options.quick:
+        yield sections.grid(bench, [96, 192], [8192]), ('ours', *peers), peers
     if 'decode' in wanted:
         yield sections.decode(bench, 2 if options.quick else None), ('ours', *peers), peers
     if 'group' in wanted:
         yield sections.group(bench), ('one_call', 'one_by_one'), ('one_by_one',)
         yield sections.setup(bench), ('ours',), ()
+    if 'large_group' in wanted:
+        yield sections.large_group(bench), ('one_call', 'each_alone'), ('each_alone',)
     if 'memory' in wanted:
         yield sections.memory(bench), ('ours', 'naive', 'math'), ()
     if 'baselines' in wanted:
@@ -77,13 +82,13 @@ def show(rows, sides, against):
     return shown
 
 
-def finish(rows, options):
+def finish(rows, options, hopper=False):
     """Prints the bars and writes the file; the exit status."""
     if options.csv:
         report.write_csv(options.csv, rows)
     missed = 0
     print()
-    for text, met in report.bars(rows):
+    for text, met in report.bars(rows) + (report.hopper_bars(rows) if hopper else []):
         missed += not met
         print(('met:    ' if met else 'MISSED: ') + text)
     return 1 if options.check and missed else 0
@@ -108,11 +113,12 @@ def main():
         for section in plan_sections(options, bench, sections):
             rows += show(*section)
             torch.cuda.empty_cache()
-        for text in sections.ceilings():
-            print(f'# {text}')
+        for row in sections.ceilings():
+            rows.append(row)
+            print(f'# {row.name} {row.values["machine"]:.0f} {row.unit}')
         mhz, celsius = bench.clock.sample()
     print(f'# SM clock {mhz} MHz, {celsius} C at the end; {time.monotonic() - start:.0f} s')
-    return finish(rows, options)
+    return finish(rows, options, torch.cuda.get_device_capability() == (9, 0))
 
 
 if __name__ == '__main__':

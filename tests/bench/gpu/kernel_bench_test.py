@@ -50,6 +50,24 @@ class CasesTest(unittest.TestCase):
                          {(False, False), (True, False), (True, True)})
 
 
+    def test_the_large_group_is_always_the_same(self):
+        group = cases.large_group()
+        self.assertEqual(group, cases.large_group())
+        self.assertEqual(len(group), 64)
+        self.assertEqual(sum(c.causal for c in group), 32)
+        self.assertTrue(all(64 <= c.q_len == c.kv_len <= 8192 for c in group))
+        self.assertTrue(all(4 <= c.q_heads == c.kv_heads <= 32 for c in group))
+        self.assertLess(min(c.q_len for c in group), 100)
+        self.assertGreater(max(c.q_len for c in group), 6000)
+
+    def test_a_repeated_problem_fills_a_gpu(self):
+        for case in cases.large_group():
+            many = cases.repeated(case)
+            tiles = many.batch * many.q_heads * -(-many.q_len // 128)
+            self.assertGreaterEqual(tiles, 528)
+            self.assertEqual(many.flops, many.batch * case.flops)
+
+
 def grid_row(name, ours_value, fa2=100.0, cudnn=200.0):
     return Row('grid', name, 'TFLOP/s', {'ours': ours_value, 'fa2': fa2, 'cudnn': cudnn})
 
@@ -90,6 +108,19 @@ class ReportTest(unittest.TestCase):
         self.assertEqual([met for _, met in report.bars(rows)], [True, False, True, True])
         rows[-1].values['ours'] = 28.5
         self.assertEqual([met for _, met in report.bars(rows)], [True, False, True, False])
+
+    def test_hoppers_bars(self):
+        self.assertEqual(report.hopper_bars([]), [])
+        rows = [grid_row('bf16 d64 b1 h1/1 1x1 full', 190),
+                grid_row(report.LONGEST, 212),
+                grid_row('bf16 d96 b1 h1/1 1x1 full', 188),
+                Row('decode', 'b', 'GB/s', {'ours': 98, 'cudnn': 100}),
+                Row('large_group', 'c', 'TFLOP/s', {'one_call': 90, 'each_alone': 100}),
+                Row('ceiling', report.MATMUL, 'TFLOP/s', {'machine': 260})]
+        self.assertEqual([met for _, met in report.hopper_bars(rows)],
+                         [True, True, True, True, False, True, False])
+        del rows[-1]
+        self.assertIn('not measured', [text for text, _ in report.hopper_bars(rows)][2])
 
     def test_what_was_not_measured_is_missed(self):
         rows = [grid_row('a', 95), Row('grid', 'b', 'TFLOP/s', {'fa2': 100}),

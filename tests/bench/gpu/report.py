@@ -11,6 +11,16 @@ GROUP_TO_SINGLES = 2.0
 # Host time of a call, at most.
 SETUP_US, SETUP_US_PER_PROBLEM = 20, 1
 CLOCK_CHANGE = 1.05
+# On Hopper: ours against cuDNN, over the grid and in each row of it; of the dims between, of
+# decode, and of the longest row of dim 128; that row against a matrix product; a large group
+# against its problems alone.
+HOPPER_GRID, HOPPER_ROW = 1.00, 0.92
+HOPPER_DIMS, HOPPER_DECODE = 0.95, 0.97
+HOPPER_LONGEST, HOPPER_OF_MATMUL = 0.99, 0.80
+HOPPER_GROUP = 0.92
+GRID_DIMS = ('d64', 'd128', 'd256')
+LONGEST = 'bf16 d128 b1 h16/16 16384x16384 full'
+MATMUL = 'bf16 matmul 8192^3'
 
 
 @dataclass
@@ -109,6 +119,38 @@ def bars(rows):
         bar = SETUP_US + SETUP_US_PER_PROBLEM * row.size
         found.append(_bar(f'host us of a call, {row.name}', row.values.get('ours'), bar, most=True))
     return found
+
+
+def hopper_bars(rows):
+    """The same for those that are Hopper's alone."""
+    of = lambda section: [row for row in rows if row.section == section]
+    to_cudnn = lambda row: row.ratio('ours', 'cudnn')
+    found = []
+    grid = [row for row in of('grid') if row.name.split()[1] in GRID_DIMS]
+    if grid:
+        ratios = [to_cudnn(row) for row in grid]
+        mean = geomean(ratios) if all(ratios) else None
+        found.append(_bar('grid, geometric mean of ours/cudnn', mean, HOPPER_GRID))
+    for row in of('grid'):
+        bar = HOPPER_ROW if row in grid else HOPPER_DIMS
+        if row.name == LONGEST:
+            bar = HOPPER_LONGEST
+            found.append(_of_matmul(row, of('ceiling')))
+        found.append(_bar(f'{row.name}, ours/cudnn', to_cudnn(row), bar))
+    for row in of('decode'):
+        found.append(_bar(f'{row.name}, ours/cudnn', to_cudnn(row), HOPPER_DECODE))
+    for row in of('large_group'):
+        found.append(_bar('large group, one call/each alone', row.ratio('one_call', 'each_alone'),
+                          HOPPER_GROUP))
+    return found
+
+
+def _of_matmul(row, ceilings):
+    for ceiling in ceilings:
+        if ceiling.name == MATMUL and 'ours' in row.values:
+            value = row.values['ours'] / ceiling.values['machine']
+            return _bar(f'{row.name}, of {MATMUL}', value, HOPPER_OF_MATMUL)
+    return _bar(f'{row.name}, of {MATMUL}', None, HOPPER_OF_MATMUL)
 
 
 CSV_HEADER = ['section', 'row', 'side', 'unit', 'value', 'ms', 'mhz', 'celsius', 'notes']

@@ -8,6 +8,7 @@ import torch
 import cases
 import ours
 import peers
+import report
 import timing
 from report import Row
 
@@ -153,6 +154,41 @@ def group(bench):
         graphs.clear()  # before the plans that they copy from
 
 
+def large_group(bench):
+    """64 problems of usual sizes in one call, set-up included; and the time that they would take
+    at the rate of each alone, as often as fills the GPU."""
+    group_cases = cases.large_group()
+    tensors = [peers.tensors(case) for case in group_cases]
+    problems = [ours.problem(case, *t) for case, t in zip(group_cases, tensors)]
+    flops = sum(case.flops for case in group_cases)
+    row = Row('large_group', f'{len(problems)} problems', 'TFLOP/s')
+    with bench.plan(problems) as plan:
+        _run_once(plan)
+        why = _wrong_in_group(group_cases, tensors)
+        if why is not None:
+            row.notes.append(f'not timed: {why}')
+            yield row
+            return
+        row.timings = bench.alternate({'one_call': plan.enqueue}, plan.recycle)
+        alone = sum(_ms_alone(bench, case) for case in group_cases)
+        after = bench.alternate({'one_call': plan.enqueue}, plan.recycle)['one_call']
+    ms = statistics.mean([row.timings['one_call'].ms, after.ms])
+    row.values = {'one_call': flops / ms / 1e9, 'each_alone': flops / alone / 1e9}
+    yield row
+
+
+def _ms_alone(bench, case):
+    """Time of a problem where a GPU is full of its like."""
+    case = cases.repeated(case)
+    tensors = peers.tensors(case)
+    with bench.plan([ours.problem(case, *tensors)]) as plan:
+        _run_once(plan)
+        graph = timing.capture(plan.enqueue, plan.recycle)
+        ms = timing.event_ms(graph.replay)
+        del graph  # before the plan that it copies from
+    return ms / case.batch
+
+
 def setup(bench, calls=200):
     """Host time of one call, of a plan that has run before."""
     problems, _tensors, _ = _group_problems()
@@ -240,13 +276,16 @@ def baselines(bench, algorithms):
 
 
 def ceilings():
-    """What the machine can do at all, as lines."""
+    """What the machine can do at all."""
     x = torch.empty(1 << 32, dtype=torch.uint8, device='cuda')
     y = torch.empty_like(x)
-    yield f'device copy {2 * x.nbytes / timing.event_ms(lambda: y.copy_(x)) / 1e6:.0f} GB/s'
+    copy = 2 * x.nbytes / timing.event_ms(lambda: y.copy_(x)) / 1e6
+    yield Row('ceiling', 'device copy', 'GB/s', {'machine': copy})
     del y
     floats = x.view(torch.float32)
-    yield f'read-only sum {x.nbytes / timing.event_ms(lambda: floats.sum()) / 1e6:.0f} GB/s'
+    read = x.nbytes / timing.event_ms(lambda: floats.sum()) / 1e6
+    yield Row('ceiling', 'read-only sum', 'GB/s', {'machine': read})
     del x, floats
     a, b = (torch.randn(8192, 8192, device='cuda', dtype=torch.bfloat16) for _ in range(2))
-    yield f'bf16 matmul 8192^3 {2 * 8192**3 / timing.event_ms(lambda: a @ b) / 1e9:.0f} TFLOP/s'
+    product = 2 * 8192**3 / timing.event_ms(lambda: a @ b) / 1e9
+    yield Row('ceiling', report.MATMUL, 'TFLOP/s', {'machine': product})
