@@ -1,9 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_PLANNER_CUH_
 #define ATTND_KERNELS_CUDA_SM90_PLANNER_CUH_
 
-// The planner: one warp, which decides what the block does next. It finds out
-// all there is to know of a tile of rows, and brings them to shared memory,
-// while the tile before is worked on.
+// The planner: one warp, which decides what the block does next, and finds out
+// all there is to know of a tile of rows while the one before is worked on.
 
 #include <cstdint>
 
