@@ -25,7 +25,7 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--lib', required=True, help='libattnd_kernels_c.so')
-    parser.add_argument('--rows', type=names, 
+    parser.add_argument('--rows', type=names,
                         default=['grid', 'dims', 'decode', 'group', 'large_group', 'memory'],
                         help=f'which of {",".join(SECTIONS)}')
     parser.add_argument('--dims', type=numbers, default=[64, 128, 256])

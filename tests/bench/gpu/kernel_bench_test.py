@@ -49,7 +49,6 @@ class CasesTest(unittest.TestCase):
         self.assertEqual({(c.causal, c.left >= 0) for c in group},
                          {(False, False), (True, False), (True, True)})
 
-
     def test_the_large_group_is_always_the_same(self):
         group = cases.large_group()
         self.assertEqual(group, cases.large_group())
