@@ -19,8 +19,7 @@ enum Steps : uint32_t {
   kUneven = 4,  // positions are not in steps of one: nothing is known of rows
 };
 
-// A tile of columns and where its segment's end. A plain value: the loader
-// keeps the one that it loads and the one after it.
+// A tile of columns and where its segment's end. A plain value.
 struct WalkPlace {
   int segment = -1;
   int column = 0;  // in the segment, a multiple of the tile's columns

@@ -1,7 +1,7 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_FORWARD_CUH_
 #define ATTND_KERNELS_CUDA_SM90_FORWARD_CUH_
 
-// The forward kernel: a block of a planner, a loader and two or three
+// The forward kernel: a block of a planner, two loaders and two or three
 // consumers, which stays on its multiprocessor until there are no more tiles.
 
 #include "kernels/cuda/sm90/config.h"

@@ -79,7 +79,7 @@ __device__ void LoadQ(const LoadSlot& tile, uint32_t to, uint32_t full,
   }
 }
 
-// Has the rows of a tile brought from memory to the cache, padding included.
+// Has the rows of a tile brought from memory to the cache, unless it is cut.
 template <class Config>
 __device__ void PrefetchQ(const LoadSlot& tile, int lane) {
   if (lane != 0 || IsCut<Config>(tile)) return;

@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_PLANNING_CUH_
 #define ATTND_KERNELS_CUDA_SM90_PLANNING_CUH_
 
-// What planners have in common: slots are filled with tiles in turn, and tiles
-// whose scores have overflowed are given out again.
+// What a planner does whatever its tiles are: slots are filled with them in
+// turn, and those whose scores have overflowed are given out again.
 
 #include <cstdint>
 

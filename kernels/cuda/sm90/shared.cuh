@@ -2,7 +2,7 @@
 #define ATTND_KERNELS_CUDA_SM90_SHARED_CUH_
 
 // What a block of the forward kernel has in shared memory: the tiles, and how
-// its planner, its loader and its consumers tell each other what is in them.
+// its planner, its loaders and its consumers tell each other what is in them.
 
 #include <cstdint>
 
@@ -48,7 +48,7 @@ struct ColumnTile {
   uchar2 seen[kRows];   // if masked: what each row does, from x to before y
 };
 
-// The same tile, as the loader needs it.
+// The same tile of rows, as the loaders need it.
 struct LoadSlot {
   TileDescription description;
   Sequence sequence;
@@ -69,7 +69,7 @@ struct alignas(1024) Shared {
   Ring<Config::kQBuffers> q_ring;
   Ring<Config::kStages> k_ring, v_ring;
   Ring<Config::kSlots> slot_ring;
-  uint64_t claims[Config::kSlots];
+  uint64_t claims[Config::kSlots];  // by the loader: nearly loaded
   TileSlot slots[Config::kSlots];
   ColumnTile<Config::kRows> columns[Config::kStages];
   LoadSlot load_slots[Config::kSlots];
