@@ -78,7 +78,7 @@ class Plan {
       return;
     }
     const Kinds kinds = KindsOf(p);
-    if (kinds.prefill && !AddHopper(args, problem)) {
+    if (kinds.prefill && !AddHopper(p, problem)) {
       AddRows(args, problem, Sm80(Kind::kPrefill, p));
     }
     if (kinds.decode) {
@@ -90,17 +90,18 @@ class Plan {
                const Kernel& kernel) {
     LaunchOf(kernel).Add(blob_, problem, RowTiles(args.problem, kernel));
   }
-  // Whether the problem can run in a kernel for Hopper.
-  bool AddHopper(const ForwardArgs& args, BlobOffset problem) {
+  // Whether the problem can run in kernels for Hopper.
+  bool AddHopper(const Problem& p, BlobOffset problem) {
     if (gpu_.capability != sm90::kCapability) return false;
-    const Kernel* kernel = sm90::FindForward(args.problem);
-    if (kernel == nullptr) return false;
-    const auto maps =
-        sm90::MakeTensorMaps(args.problem, kernel->rows, kernel->cols);
-    if (!maps.has_value()) return false;
-    const BlobOffset at = blob_.Append(absl::MakeConstSpan(*maps));
-    LaunchOf(*kernel).Add(blob_, problem, RowTiles(args.problem, *kernel), at);
-    return true;
+    const auto kernels = sm90::FindForward(p);
+    for (const Kernel* kernel : kernels) {
+      const auto maps = sm90::MakeTensorMaps(p, kernel->rows, kernel->cols);
+      // What one kernel cannot read none can.
+      if (!maps.has_value()) return false;
+      const BlobOffset at = blob_.Append(absl::MakeConstSpan(*maps));
+      LaunchOf(*kernel).Add(blob_, problem, RowTiles(p, *kernel), at);
+    }
+    return !kernels.empty();
   }
 
   static const Kernel& Sm80(Kind kind, const Problem& p) {
@@ -231,7 +232,8 @@ absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
 KernelInfo FusedKernel(const Problem& p, const Gpu& gpu) {
   const Kernel* kernel = nullptr;
   if (gpu.capability == sm90::kCapability && !IsDecode(p.q_len)) {
-    kernel = sm90::FindForward(p);
+    const auto kernels = sm90::FindForward(p);
+    if (!kernels.empty()) kernel = kernels.back();
   }
   if (kernel == nullptr) {
     const Kind kind = p.dtype() == DType::kF32 ? Kind::kFloat32

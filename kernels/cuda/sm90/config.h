@@ -3,11 +3,14 @@
 
 // The shapes that the forward kernel comes in; README.md has what was tried.
 
+#include <cstdint>
+
 namespace attnd::cuda::sm90 {
 
 // How the forward kernel is cut.
 struct ForwardShape {
   int dim, value_dim;  // what head_dim and value_dim are rounded up to
+  int64_t from, to;    // of the sequences that it takes, kv_len: [from, to)
   int consumers;       // warpgroups that compute, 64 rows each
   int cols;            // of a tile of K and V
   int stages;          // tiles of K, and of V, in shared memory
@@ -16,38 +19,58 @@ struct ForwardShape {
   int producer_registers;  // of a thread; together at most 65536 a block
   int consumer_registers;
   const char* why;  // this shape, and not another
+
+  constexpr bool Takes(int64_t kv_len) const {
+    return from <= kv_len && kv_len < to;
+  }
 };
+
+inline constexpr int64_t kAnyLength = INT64_MAX;
+// Where D 64 goes over to tiles of three consumers.
+inline constexpr int64_t kLongForDim64 = 1024;
 
 // From small dims to large.
 inline constexpr ForwardShape kForwardShapes[] = {
-    {64, 64, 3, 112, 4, 2, 4, 80, 144,
+    {64, 64, 0, kLongForDim64, 2, 128, 4, 2, 4, 72, 216,
+     "short sequences: 128 rows and columns divide the usual lengths, where "
+     "tiles of 192 and 112 are not full"},
+    {64, 64, kLongForDim64, kAnyLength, 3, 112, 4, 2, 4, 80, 144,
      "two consumers do not keep the tensor cores busy; with 128 columns the "
      "registers of three leave too few to the producers"},
-    {96, 96, 2, 128, 2, 2, 4, 72, 216,
+    {96, 96, 0, kAnyLength, 2, 128, 2, 2, 4, 72, 216,
      "S, P and O of a third consumer would not fit the registers"},
-    {128, 128, 2, 128, 2, 2, 4, 72, 216,
+    {128, 128, 0, kAnyLength, 2, 128, 2, 2, 4, 72, 216,
      "two tiles of Q fit beside two of K and V; of 160 or 176 columns they do "
      "not, and short sequences lose more than long ones gain"},
-    {192, 128, 2, 128, 2, 1, 4, 72, 216,
+    {192, 128, 0, kAnyLength, 2, 128, 2, 1, 4, 72, 216,
      "as 128, but there is memory for one tile of Q"},
-    {192, 192, 2, 96, 2, 1, 4, 72, 216,
+    {192, 192, 0, kAnyLength, 2, 96, 2, 1, 4, 72, 216,
      "two tiles of K and V of 112 columns do not fit the shared memory"},
-    {256, 256, 2, 80, 2, 1, 3, 72, 216,
+    {256, 256, 0, kAnyLength, 2, 80, 2, 1, 3, 72, 216,
      "two tiles of K and V of 96 columns do not fit the shared memory"},
 };
 
-constexpr ForwardShape ShapeOf(int dim, int value_dim) {
+// The shape for sequences of `kv_len` columns.
+constexpr ForwardShape ShapeOf(int dim, int value_dim, int64_t kv_len) {
   for (const ForwardShape& shape : kForwardShapes) {
-    if (shape.dim == dim && shape.value_dim == value_dim) return shape;
+    if (shape.dim == dim && shape.value_dim == value_dim &&
+        shape.Takes(kv_len)) {
+      return shape;
+    }
   }
   return {};
 }
 
-template <class T_, int kDim_, int kValueDim_>
+// The kernel whose shape begins at kFrom columns.
+template <class T_, int kDim_, int kValueDim_, int64_t kFrom>
 struct ForwardConfig {
   using T = T_;
   static constexpr int kDim = kDim_, kValueDim = kValueDim_;
-  static constexpr ForwardShape kShape = ShapeOf(kDim, kValueDim);
+  static constexpr ForwardShape kShape = ShapeOf(kDim, kValueDim, kFrom);
+  static constexpr int64_t kTo = kShape.to;
+  static constexpr bool Takes(int64_t kv_len) {
+    return kFrom <= kv_len && kv_len < kTo;
+  }
   static constexpr int kConsumers = kShape.consumers;
   static constexpr int kRows = 64 * kConsumers, kCols = kShape.cols;
   static constexpr int kStages = kShape.stages;

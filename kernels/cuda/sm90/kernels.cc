@@ -1,7 +1,9 @@
 #include "kernels/cuda/sm90/kernels.h"
 
+#include <cstdint>
 #include <iterator>
 
+#include "absl/types/span.h"
 #include "kernels/cuda/sm90/config.h"
 
 namespace attnd::cuda::sm90 {
@@ -10,35 +12,47 @@ namespace {
 // As kForwardShapes, whose order is from small to large; CMakeLists.txt must
 // stamp them all.
 template <DType kDType>
-const Kernel* ForDims(int64_t head_dim, int64_t value_dim) {
-  static const Kernel kernels[] = {
-      MakeForward<kDType, 64, 64>(),   MakeForward<kDType, 96, 96>(),
-      MakeForward<kDType, 128, 128>(), MakeForward<kDType, 192, 128>(),
-      MakeForward<kDType, 192, 192>(), MakeForward<kDType, 256, 256>()};
+absl::Span<const Kernel> Kernels() {
+  static const Kernel kernels[] = {MakeForward<kDType, 64, 64, 0>(),
+                                   MakeForward<kDType, 64, 64, kLongForDim64>(),
+                                   MakeForward<kDType, 96, 96, 0>(),
+                                   MakeForward<kDType, 128, 128, 0>(),
+                                   MakeForward<kDType, 192, 128, 0>(),
+                                   MakeForward<kDType, 192, 192, 0>(),
+                                   MakeForward<kDType, 256, 256, 0>()};
   static_assert(std::size(kernels) == std::size(kForwardShapes));
-  for (size_t i = 0; i < std::size(kernels); ++i) {
-    if (head_dim <= kForwardShapes[i].dim &&
-        value_dim <= kForwardShapes[i].value_dim) {
-      return &kernels[i];
-    }
+  return kernels;
+}
+
+bool TakesSome(const ForwardShape& shape, const Problem& p) {
+  for (int64_t b = 0; b < p.batch; ++b) {
+    if (shape.Takes(KvLen(p, b))) return true;
   }
-  return nullptr;
+  return false;
 }
 
 }  // namespace
 
-const Kernel* FindForward(const Problem& p) {
-  if (p.head_dim % 8 != 0 || p.value_dim % 8 != 0) return nullptr;
-  if (p.kv.size() > kMostSegments) return nullptr;
-  switch (p.dtype()) {
-    case DType::kF16:
-      return ForDims<DType::kF16>(p.head_dim, p.value_dim);
-    case DType::kBF16:
-      return ForDims<DType::kBF16>(p.head_dim, p.value_dim);
-    case DType::kF32:
-      break;
+absl::InlinedVector<const Kernel*, 2> FindForward(const Problem& p) {
+  absl::InlinedVector<const Kernel*, 2> found;
+  if (p.dtype() == DType::kF32 || p.head_dim % 8 != 0 || p.value_dim % 8 != 0 ||
+      p.kv.size() > kMostSegments) {
+    return found;
   }
-  return nullptr;
+  const absl::Span<const Kernel> kernels = p.dtype() == DType::kF16
+                                               ? Kernels<DType::kF16>()
+                                               : Kernels<DType::kBF16>();
+  const ForwardShape* dims = nullptr;  // the smallest that the problem fits
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const ForwardShape& shape = kForwardShapes[i];
+    if (p.head_dim > shape.dim || p.value_dim > shape.value_dim) continue;
+    if (dims == nullptr) dims = &shape;
+    if (shape.dim == dims->dim && shape.value_dim == dims->value_dim &&
+        TakesSome(shape, p)) {
+      found.push_back(&kernels[i]);
+    }
+  }
+  return found;
 }
 
 }  // namespace attnd::cuda::sm90

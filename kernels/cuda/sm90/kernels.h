@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "absl/container/inlined_vector.h"
 #include "kernels/attention.h"
 #include "kernels/cuda/kernel.h"
 
@@ -19,12 +20,13 @@ inline constexpr int kCapability = 90;
 inline constexpr size_t kMostSegments = 64;
 
 // Defined by the instances.
-template <DType kDType, int kDim, int kValueDim>
+template <DType kDType, int kDim, int kValueDim, int64_t kFrom>
 Kernel MakeForward();
 
-// The kernel for the problem's sequences that are not decoded; null if there is
-// none. Looks at shapes and types only.
-const Kernel* FindForward(const Problem& problem);
+// The kernels for the problem's sequences that are not decoded, each of which
+// one of them takes; none if sm80 does. Looks at shapes, lengths and types
+// only.
+absl::InlinedVector<const Kernel*, 2> FindForward(const Problem& problem);
 
 }  // namespace attnd::cuda::sm90
 

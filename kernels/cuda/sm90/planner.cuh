@@ -57,9 +57,9 @@ class Planner {
       tile.maps = At<CUtensorMap>(planning_.blob(), open.maps);
       tile.copied = copied_;
       tile.described = planning_.problem();
-      tile.valid = IsDecode(tile.sequence.q_len)
-                       ? 0
-                       : Within(tile.sequence.q_len, tile.first_row);
+      const bool taken =
+          Config::Takes(tile.sequence.kv_len) && !IsDecode(tile.sequence.q_len);
+      tile.valid = taken ? Within(tile.sequence.q_len, tile.first_row) : 0;
       tile.first = {};
       if (tile.valid > 0) {
         tile.first = EnterSegment<Config::kCols>(tile.sequence, tile.first_row,
@@ -90,7 +90,9 @@ class Planner {
     // What other kernels have done is left alone, but not what pads it.
     slot.first_stored =
         IsDecode(tile.sequence.q_len) ? Within(kDecodeRows, tile.first_row) : 0;
-    slot.end_stored = Within(p.q_len, tile.first_row);
+    slot.end_stored = Config::Takes(tile.sequence.kv_len)
+                          ? Within(p.q_len, tile.first_row)
+                          : 0;
     slot.first_row = tile.first_row;
     slot.value_dim = p.value_dim;
     slot.o_dtype = p.o.dtype;
