@@ -95,7 +95,7 @@ class Plan {
     if (gpu_.capability != sm90::kCapability) return false;
     const auto kernels = sm90::FindForward(p);
     for (const Kernel* kernel : kernels) {
-      const auto maps = sm90::MakeTensorMaps(p, kernel->rows, kernel->cols);
+      const auto maps = sm90::MakeTensorMaps(p, kernel->cols);
       // What one kernel cannot read none can.
       if (!maps.has_value()) return false;
       const BlobOffset at = blob_.Append(absl::MakeConstSpan(*maps));

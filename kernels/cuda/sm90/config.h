@@ -26,6 +26,7 @@ struct ForwardShape {
 };
 
 inline constexpr int64_t kAnyLength = INT64_MAX;
+inline constexpr int kConsumerRows = 64;  // of a consumer
 // Where D 64 goes over to tiles of three consumers.
 inline constexpr int64_t kLongForDim64 = 1024;
 
@@ -72,7 +73,7 @@ struct ForwardConfig {
     return kFrom <= kv_len && kv_len < kTo;
   }
   static constexpr int kConsumers = kShape.consumers;
-  static constexpr int kRows = 64 * kConsumers, kCols = kShape.cols;
+  static constexpr int kRows = kConsumerRows * kConsumers, kCols = kShape.cols;
   static constexpr int kStages = kShape.stages;
   static constexpr int kQBuffers = kShape.q_buffers;
   static constexpr int kSlots = kShape.slots;
@@ -80,7 +81,7 @@ struct ForwardConfig {
   // Panels of 64 columns, 128 bytes of each row.
   static constexpr int kDimPanels = (kDim + 63) / 64;
   static constexpr int kValuePanels = (kValueDim + 63) / 64;
-  static constexpr int kQBytes = kDimPanels * kRows * 128;
+  static constexpr int kQBytes = kDimPanels * kConsumerRows * 128;
   static constexpr int kKBytes = kDimPanels * kCols * 128;
   static constexpr int kVBytes = kValuePanels * kCols * 128;
   static_assert(kCols % 16 == 0 && kDim % 16 == 0 && kValueDim % 16 == 0);

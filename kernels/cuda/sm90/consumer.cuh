@@ -82,8 +82,9 @@ class Consumer {
     slot_.Next();
   }
   __device__ void WaitForQ() const {
-    ptx::BarrierWait(ptx::SharedAddress(&shared_.q_ring.full[q_.index()]),
-                     q_.parity());
+    ptx::BarrierWait(
+        ptx::SharedAddress(&shared_.q_rings[number_].full[q_.index()]),
+        q_.parity());
   }
   __device__ void WaitForK() const {
     ptx::BarrierWait(ptx::SharedAddress(&shared_.k_ring.full[k_.index()]),
@@ -94,9 +95,8 @@ class Consumer {
                      v_.parity());
   }
   __device__ void StartS(S& s) const {
-    StartQK<Config>(
-        ptx::SharedAddress(shared_.q[q_.index()]) + number_ * 64 * 128,
-        ptx::SharedAddress(shared_.k[k_.index()]), s);
+    StartQK<Config>(ptx::SharedAddress(shared_.q[q_.index()][number_]),
+                    ptx::SharedAddress(shared_.k[k_.index()]), s);
   }
   __device__ void StartO(P& p, bool accumulate, O& o) const {
     StartPV<Config>(p, ptx::SharedAddress(shared_.v[v_.index()]), accumulate,
@@ -120,7 +120,7 @@ class Consumer {
     Leave(shared_.k_ring.empty[k_.index()]);
     k_.Next();
     if (!last) return;
-    Leave(shared_.q_ring.empty[q_.index()]);
+    Leave(shared_.q_rings[number_].empty[q_.index()]);
     q_.Next();
   }
   __device__ void LeaveV() {

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   auto& shared = *reinterpret_cast<Shared<Config>*>(memory);
   if (threadIdx.x == 0) {
     constexpr int kWarps = 4 * Config::kConsumers;
-    shared.q_ring.Init(1, kWarps);
+    for (auto& ring : shared.q_rings) ring.Init(1, 4);
     shared.k_ring.Init(1, kWarps);
     shared.v_ring.Init(1, kWarps);
     shared.slot_ring.Init(1, kWarps + 2);

@@ -52,41 +52,49 @@ __device__ inline void AcquireMap(const LoadSlot& tile, int map, int lane) {
   if (tile.copied && lane == 0) ptx::FenceTensorMap(tile.maps + map);
 }
 
-// Whether the tile has rows that are not to be read.
-template <class Config>
-__device__ bool IsCut(const LoadSlot& tile) {
-  return tile.valid < Config::kRows &&
-         tile.first_row + tile.valid < tile.description.problem.q_len;
-}
+// Rows of a tile that one consumer has.
+struct ConsumerRows {
+  int first;  // of the sequence
+  int valid;
+  bool cut;  // there are others, that are not to be read
 
-// For a warp: the rows of a tile.
+  __device__ ConsumerRows(const LoadSlot& tile, int consumer)
+      : first(tile.first_row + consumer * kConsumerRows),
+        valid(
+            min(max(tile.valid - consumer * kConsumerRows, 0), kConsumerRows)),
+        cut(valid < kConsumerRows &&
+            first + valid < tile.description.problem.q_len) {}
+};
+
+// For a warp: a consumer's rows of Q.
 template <class Config>
-__device__ void LoadQ(const LoadSlot& tile, uint32_t to, uint32_t full,
-                      int lane) {
+__device__ void LoadQ(const LoadSlot& tile, int consumer, uint32_t to,
+                      uint32_t full, int lane) {
   const DeviceProblem& p = tile.description.problem;
-  if (IsCut<Config>(tile)) {
+  const ConsumerRows rows(tile, consumer);
+  if (rows.cut) {
     const auto* from = static_cast<const uint16_t*>(p.q.data) +
                        tile.b * p.q.batch_stride + tile.head * p.q.head_stride +
-                       tile.first_row * p.q.token_stride;
-    CopyRows<Config::kDimPanels, Config::kRows>(to, from, p.q.token_stride,
-                                                tile.valid, p.head_dim, lane);
+                       rows.first * p.q.token_stride;
+    CopyRows<Config::kDimPanels, kConsumerRows>(to, from, p.q.token_stride,
+                                                rows.valid, p.head_dim, lane);
     if (lane == 0) ptx::BarrierArrive(full);
   } else if (lane == 0) {
     ptx::BarrierArriveExpect(full, Config::kQBytes);
-    StartBox<Config::kDimPanels, Config::kRows>(
-        tile.maps + kMapQ, to, static_cast<int>(tile.first_row), tile.head,
-        tile.b, full);
+    StartBox<Config::kDimPanels, kConsumerRows>(
+        tile.maps + kMapQ, to, rows.first, tile.head, tile.b, full);
   }
 }
 
-// Has the rows of a tile brought from memory to the cache, unless it is cut.
+// Has a consumer's rows brought from memory to the cache.
 template <class Config>
-__device__ void PrefetchQ(const LoadSlot& tile, int lane) {
-  if (lane != 0 || IsCut<Config>(tile)) return;
+__device__ void PrefetchQ(const LoadSlot& tile, int consumer, int lane) {
+  const ConsumerRows rows(tile, consumer);
+  if (lane != 0 || rows.cut) return;
 #pragma unroll
   for (int panel = 0; panel < Config::kDimPanels; ++panel) {
-    ptx::TmaPrefetch(tile.maps + kMapQ, 64 * panel,
-                     static_cast<int>(tile.first_row), tile.head, tile.b);
+    ptx::TmaPrefetch(tile.maps + kMapQ, 64 * panel, rows.first, tile.head,
+                     tile.b);
   }
 }
 

@@ -6,12 +6,12 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/sm90/config.h"
 #include "kernels/cuda/sm90/wgmma.cuh"
 
 namespace attnd::cuda::sm90 {
 
-// S = Q K^T, (E1): 64 rows of Q at `q`, in panels of Config::kRows rows, and a
-// tile of K at `k`.
+// S = Q K^T, (E1): the consumer's rows of Q at `q` and a tile of K at `k`.
 template <class Config>
 __device__ void StartQK(uint32_t q, uint32_t k, float (&s)[Config::kCols / 2]) {
   using Mma = ptx::Wgmma<typename Config::T, Config::kCols>;
@@ -23,7 +23,7 @@ __device__ void StartQK(uint32_t q, uint32_t k, float (&s)[Config::kCols / 2]) {
 #pragma unroll
   for (int d = 0; d < Config::kDim / 16; ++d) {
     const int panel = d / 4, bytes = d % 4 * 32;
-    Mma::Nt(s, ptx::Advance(a, panel * Config::kRows * 128 + bytes),
+    Mma::Nt(s, ptx::Advance(a, panel * kConsumerRows * 128 + bytes),
             ptx::Advance(b, panel * Config::kCols * 128 + bytes), d > 0);
   }
   ptx::WgmmaCommit();

@@ -1,9 +1,9 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_ROWS_LOADER_CUH_
 #define ATTND_KERNELS_CUDA_SM90_ROWS_LOADER_CUH_
 
-// The rows' loader: one warp, which brings Q to shared memory as soon as there
-// is room for it. Apart from the planner and the loader, so that neither waits
-// for that room.
+// The rows' loader: one warp, which brings Q to shared memory, each consumer's
+// rows as soon as there is room for them. Apart from the planner and the
+// loader, so that neither waits for that room.
 
 #include <cstdint>
 
@@ -39,13 +39,19 @@ class RowsLoader {
  private:
   __device__ void Load(const LoadSlot& tile) {
     AcquireMap(tile, kMapQ, lane_);
-    PrefetchQ<Config>(tile, lane_);
+#pragma unroll 1
+    for (int n = 0; n < Config::kConsumers; ++n) {
+      PrefetchQ<Config>(tile, n, lane_);
+    }
     Stagger();
     const int i = q_.index();
-    ptx::BarrierWait(ptx::SharedAddress(&shared_.q_ring.empty[i]),
-                     q_.parity() ^ 1);
-    LoadQ<Config>(tile, ptx::SharedAddress(shared_.q[i]),
-                  ptx::SharedAddress(&shared_.q_ring.full[i]), lane_);
+#pragma unroll 1
+    for (int n = 0; n < Config::kConsumers; ++n) {
+      auto& ring = shared_.q_rings[n];
+      ptx::BarrierWait(ptx::SharedAddress(&ring.empty[i]), q_.parity() ^ 1);
+      LoadQ<Config>(tile, n, ptx::SharedAddress(shared_.q[i][n]),
+                    ptx::SharedAddress(&ring.full[i]), lane_);
+    }
     q_.Next();
   }
 

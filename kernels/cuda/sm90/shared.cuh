@@ -63,10 +63,10 @@ struct LoadSlot {
 template <class Config>
 struct alignas(1024) Shared {
   // Panels of 128 bytes by rows, swizzled.
-  std::byte q[Config::kQBuffers][Config::kQBytes];
+  std::byte q[Config::kQBuffers][Config::kConsumers][Config::kQBytes];
   std::byte k[Config::kStages][Config::kKBytes];
   std::byte v[Config::kStages][Config::kVBytes];
-  Ring<Config::kQBuffers> q_ring;
+  Ring<Config::kQBuffers> q_rings[Config::kConsumers];
   Ring<Config::kStages> k_ring, v_ring;
   Ring<Config::kSlots> slot_ring;
   uint64_t claims[Config::kSlots];  // by the loader: nearly loaded

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/sm90/config.h"
+
 namespace attnd::cuda::sm90 {
 namespace {
 
@@ -61,10 +63,10 @@ bool Encode(const ConstTensorView& view, const Extents& extents, int box_tokens,
 }  // namespace
 
 std::optional<std::vector<CUtensorMap>> MakeTensorMaps(const Problem& p,
-                                                       int rows, int cols) {
+                                                       int cols) {
   if (Encoder() == nullptr) return std::nullopt;
   std::vector<CUtensorMap> maps(1 + 2 * p.kv.size());
-  if (!Encode(p.q, {p.head_dim, p.q_len, p.q_heads, p.batch}, rows,
+  if (!Encode(p.q, {p.head_dim, p.q_len, p.q_heads, p.batch}, kConsumerRows,
               maps[kMapQ])) {
     return std::nullopt;
   }

@@ -17,10 +17,11 @@ inline constexpr int kMapQ = 0;
 constexpr int KMap(int segment) { return 1 + 2 * segment; }
 constexpr int VMap(int segment) { return 2 + 2 * segment; }
 
-// Maps with boxes of 64 columns by `rows` of Q, or `cols` of K and V. Nothing
-// if a tensor is not laid out as the copy engine can read it, or there is none.
+// Maps with boxes of 64 columns by a consumer's rows of Q, or `cols` of K and
+// V. Nothing if a tensor is not laid out as the copy engine can read it, or
+// there is none.
 std::optional<std::vector<CUtensorMap>> MakeTensorMaps(const Problem& problem,
-                                                       int rows, int cols);
+                                                       int cols);
 
 }  // namespace attnd::cuda::sm90
 
