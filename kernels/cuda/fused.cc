@@ -78,7 +78,7 @@ class Plan {
       return;
     }
     const Kinds kinds = KindsOf(p);
-    if (kinds.prefill && !AddHopper(p, problem)) {
+    if (kinds.prefill && !AddHopper(args, problem)) {
       AddRows(args, problem, Sm80(Kind::kPrefill, p));
     }
     if (kinds.decode) {
@@ -91,15 +91,17 @@ class Plan {
     LaunchOf(kernel).Add(blob_, problem, RowTiles(args.problem, kernel));
   }
   // Whether the problem can run in kernels for Hopper.
-  bool AddHopper(const Problem& p, BlobOffset problem) {
+  bool AddHopper(const ForwardArgs& args, BlobOffset problem) {
     if (gpu_.capability != sm90::kCapability) return false;
+    const Problem& p = args.problem;
     const auto kernels = sm90::FindForward(p);
     for (const Kernel* kernel : kernels) {
-      const auto maps = sm90::MakeTensorMaps(p, kernel->cols);
+      const auto maps = sm90::MakeTensorMaps(args, kernel->cols);
       // What one kernel cannot read none can.
       if (!maps.has_value()) return false;
-      const BlobOffset at = blob_.Append(absl::MakeConstSpan(*maps));
-      LaunchOf(*kernel).Add(blob_, problem, RowTiles(p, *kernel), at);
+      const BlobOffset at = blob_.Append(absl::MakeConstSpan(maps->maps));
+      LaunchOf(*kernel).Add(blob_, problem, RowTiles(p, *kernel),
+                            {at, maps->has_o});
     }
     return !kernels.empty();
   }

@@ -24,6 +24,7 @@ struct OpenTile {
   const DeviceSegment* segments;
   int64_t first_record, first_counter;
   BlobOffset maps;
+  bool has_o_map;
   int64_t row_blocks;
   int64_t heads_together;
   int32_t parts;
@@ -107,6 +108,7 @@ __device__ inline OpenTile MakeOpenTile(const std::byte* blob,
           run.first_record,
           run.first_counter,
           run.maps,
+          run.has_o_map,
           run.row_blocks,
           run.heads_together,
           run.parts,

@@ -65,14 +65,15 @@ Tiles RowTiles(const Problem& p, const Kernel& kernel) {
 }
 
 void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
-                 BlobOffset maps) {
+                 const RunMaps& maps) {
   if (tiles.count() == 0) return;
   const DeviceProblem packed = blob.problem(problem);
   TileRun run;
   run.problem = problem;
   run.segments = packed.segments;
   run.num_segments = packed.num_segments;
-  run.maps = maps;
+  run.maps = maps.at;
+  run.has_o_map = maps.has_o;
   run.heads_together = tiles.heads_together;
   run.row_blocks = tiles.row_blocks;
   run.parts = static_cast<int32_t>(tiles.parts);

@@ -36,15 +36,20 @@ struct Tiles {
 Tiles DecodeTiles(const Problem& problem);
 Tiles RowTiles(const Problem& problem, const Kernel& kernel);
 
+// A problem's tensor maps, of kernels that need them.
+struct RunMaps {
+  BlobOffset at = 0;
+  bool has_o = false;  // whether that of O is one
+};
+
 // One kernel with the tiles that a group has for it.
 class Launch {
  public:
   explicit Launch(const Kernel& kernel) : kernel_(&kernel) {}
 
-  // Nothing, if there are no tiles. `maps`: the problem's tensor maps, if the
-  // kernel needs them.
+  // Nothing, if there are no tiles.
   void Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
-           BlobOffset maps = 0);
+           const RunMaps& maps = {});
 
   // Puts the runs, those whose tiles take longest first, into the blob. Once.
   void Place(Blob& blob);

@@ -16,6 +16,7 @@ struct ForwardShape {
   int stages;          // tiles of K, and of V, in shared memory
   int q_buffers;       // tiles of Q: with two the next is loaded early
   int slots;  // tiles of rows that are known of: worked on, being loaded, next
+  int o_panels;   // of 64 columns of O, of each warp; 0: O goes straight
   int producer_registers;  // of a thread; together at most 65536 a block
   int consumer_registers;
   const char* why;  // this shape, and not another
@@ -27,27 +28,31 @@ struct ForwardShape {
 
 inline constexpr int64_t kAnyLength = INT64_MAX;
 inline constexpr int kConsumerRows = 64;  // of a consumer
-// Where D 64 goes over to tiles of three consumers.
-inline constexpr int64_t kLongForDim64 = 1024;
+inline constexpr int kWarpRows = 16;      // of one of its warps
+// Columns from which a sequence is long, where there are two shapes.
+inline constexpr int64_t kLong = 1024;
 
 // From small dims to large.
 inline constexpr ForwardShape kForwardShapes[] = {
-    {64, 64, 0, kLongForDim64, 2, 128, 4, 2, 4, 72, 216,
+    {64, 64, 0, kLong, 2, 128, 4, 2, 4, 1, 72, 216,
      "short sequences: 128 rows and columns divide the usual lengths, where "
      "tiles of 192 and 112 are not full"},
-    {64, 64, kLongForDim64, kAnyLength, 3, 112, 4, 2, 4, 80, 144,
+    {64, 64, kLong, kAnyLength, 3, 112, 4, 2, 4, 1, 80, 144,
      "two consumers do not keep the tensor cores busy; with 128 columns the "
      "registers of three leave too few to the producers"},
-    {96, 96, 0, kAnyLength, 2, 128, 2, 2, 4, 72, 216,
+    {96, 96, 0, kAnyLength, 2, 128, 2, 2, 4, 1, 72, 216,
      "S, P and O of a third consumer would not fit the registers"},
-    {128, 128, 0, kAnyLength, 2, 128, 2, 2, 4, 72, 216,
+    {128, 128, 0, kAnyLength, 2, 128, 2, 2, 4, 1, 72, 216,
      "two tiles of Q fit beside two of K and V; of 160 or 176 columns they do "
      "not, and short sequences lose more than long ones gain"},
-    {192, 128, 0, kAnyLength, 2, 128, 2, 1, 4, 72, 216,
+    {192, 128, 0, kAnyLength, 2, 128, 2, 1, 4, 0, 72, 216,
      "as 128, but there is memory for one tile of Q"},
-    {192, 192, 0, kAnyLength, 2, 96, 2, 1, 4, 72, 216,
+    {192, 192, 0, kAnyLength, 2, 96, 2, 1, 4, 1, 72, 216,
      "two tiles of K and V of 112 columns do not fit the shared memory"},
-    {256, 256, 0, kAnyLength, 2, 80, 2, 1, 3, 72, 216,
+    {256, 256, 0, kLong, 2, 64, 2, 1, 4, 1, 72, 216,
+     "short sequences: 64 columns divide the usual lengths, and leave room "
+     "for O"},
+    {256, 256, kLong, kAnyLength, 2, 80, 2, 1, 3, 0, 72, 216,
      "two tiles of K and V of 96 columns do not fit the shared memory"},
 };
 
@@ -82,6 +87,8 @@ struct ForwardConfig {
   static constexpr int kDimPanels = (kDim + 63) / 64;
   static constexpr int kValuePanels = (kValueDim + 63) / 64;
   static constexpr int kQBytes = kDimPanels * kConsumerRows * 128;
+  // Of each warp of the consumers: where O is on its way to memory.
+  static constexpr int kOutputPanels = kShape.o_panels;
   static constexpr int kKBytes = kDimPanels * kCols * 128;
   static constexpr int kVBytes = kValuePanels * kCols * 128;
   static_assert(kCols % 16 == 0 && kDim % 16 == 0 && kValueDim % 16 == 0);

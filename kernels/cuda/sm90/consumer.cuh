@@ -51,9 +51,11 @@ class Consumer {
       }
       FinishTile(softmax, o);
     }
+    ptx::WaitForStores();  // O is still read from shared memory
   }
 
  private:
+
   using S = float[kCols / 2];
   using P = uint32_t[kCols / 4];
   using O = float[Config::kValueDim / 2];
@@ -114,14 +116,16 @@ class Consumer {
   // S is there: masks it and lets go of K, and of Q if it was the last tile.
   __device__ void TakeS(const Columns& columns, S& s) {
     if (columns.masked) Mask(shared_.columns[k_.index()], row_, lane_, s);
-    LeaveK(columns.last);
+    LeaveK();
+    if (columns.last) LeaveQ();
   }
-  __device__ void LeaveK(bool last) {
-    Leave(shared_.k_ring.empty[k_.index()]);
-    k_.Next();
-    if (!last) return;
+  __device__ void LeaveQ() {
     Leave(shared_.q_rings[number_].empty[q_.index()]);
     q_.Next();
+  }
+  __device__ void LeaveK() {
+    Leave(shared_.k_ring.empty[k_.index()]);
+    k_.Next();
   }
   __device__ void LeaveV() {
     Leave(shared_.v_ring.empty[v_.index()]);
@@ -131,7 +135,12 @@ class Consumer {
   // Stores what has come of a tile, and leaves its slot.
   __device__ void FinishTile(const OnlineSoftmax& softmax, O& o) {
     TileSlot& slot = shared_.slots[slot_.index()];
-    if (Finish<T>(softmax, slot, row_, lane_, o) && lane_ == 0) {
+    const uint32_t panels =
+        shared_.OutputOf(4 * number_ + threadIdx.x % 128 / 32);
+    if (Finish<T, Config::kOutputPanels>(
+            softmax, slot, shared_.load_slots[slot_.index()], row_, lane_,
+            panels, o) &&
+        lane_ == 0) {
       slot.overflowed = true;
     }
     LeaveSlot();
@@ -230,7 +239,7 @@ class Consumer {
       const ColumnTile<Config::kRows>& tile = shared_.columns[k_.index()];
       last = tile.last;
       Score(tile, slot, row_, lane_, s);
-      LeaveK(last);
+      LeaveK();
       softmax.Raise(s, 1.0f, shrink);
       softmax.Exponentiate(s, 1.0f);
       if (accumulate) ScaleRows(o, shrink);
@@ -242,6 +251,7 @@ class Consumer {
       LeaveV();
       accumulate = true;
     }
+    LeaveQ();
   }
 
   Shared<Config>& shared_;

@@ -10,26 +10,68 @@
 #include "kernels/cuda/sm90/ptx.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
 #include "kernels/cuda/sm90/softmax.cuh"
+#include "kernels/cuda/sm90/tensor_maps.h"
 
 namespace attnd::cuda::sm90 {
+
+// The rows of a warp, of which `first` is the tile's, by the copy engine: by
+// way of `panels`, kPanels of them, each 64 columns. Rows that the tensor does
+// not have are left out.
+template <class T, int kPanels, int kCount>
+__device__ void StoreBoxes(const float (&o)[kCount], const LoadSlot& tile,
+                           int first, uint32_t panels, int lane) {
+  constexpr int kGroups = kCount / 4;  // of 8 columns
+  const int row = lane % 16;
+  const uint32_t put = panels + row * 128 + ((lane / 16 ^ (row & 7)) << 4);
+#pragma unroll
+  for (int panel = 0; panel < (kGroups + 7) / 8; ++panel) {
+    const int place = panel % kPanels;
+    if (place == 0) {
+      ptx::WaitForStores();
+      __syncwarp();  // the panels have been read
+    }
+#pragma unroll
+    for (int n = 0; n < 8 && 8 * panel + n < kGroups; n += 2) {
+      const int e = 4 * (8 * panel + n);
+      ptx::StoreMatrices((put ^ (n << 4)) + place * kWarpRows * 128,
+                         ptx::Pack<T>(o[e], o[e + 1]),
+                         ptx::Pack<T>(o[e + 2], o[e + 3]),
+                         ptx::Pack<T>(o[e + 4], o[e + 5]),
+                         ptx::Pack<T>(o[e + 6], o[e + 7]));
+    }
+    if (place + 1 < kPanels && 8 * panel + 8 < kGroups) continue;
+    ptx::FenceAsyncProxy();
+    __syncwarp();  // the panels are there
+    if (lane == 0) {
+      const CUtensorMap* map = tile.maps + kMapO;
+      if (tile.copied) ptx::FenceTensorMap(map);
+#pragma unroll
+      for (int i = 0; i <= place; ++i) {
+        ptx::TmaStore(map, 64 * (panel - place + i), tile.first_row + first,
+                      tile.head, tile.b, panels + i * kWarpRows * 128);
+      }
+      ptx::CommitStores();
+    }
+  }
+}
 
 // A row of 16-bit outputs, aligned to 16 bytes, up to column `dim`; `r` is
 // which of the thread's two. Neighbouring lanes exchange words, so that each
 // stores 8 bytes and the four of a row 32 in a piece. All lanes of the warp
-// come here. kAll: dim is all columns, and every row is stored.
-template <bool kAll, class T, int kCount>
-__device__ void StoreRow(const float (&o)[kCount], int r, T* to, bool stored,
-                         int dim, int lane) {
+// come here.
+template <class T, int kCount>
+__device__ void StorePairs(const float (&o)[kCount], int r, T* to, bool stored,
+                           int dim, float weight, int lane) {
   const bool odd = lane & 1;
   const uint64_t at =
       ptx::GlobalAddress(to + 8 * (lane & 1) + 4 * (lane % 4 / 2));
 #pragma unroll
   for (int n = 0; n < kCount / 4; n += 2) {
     const int e = 4 * n + 2 * r;
-    const uint32_t first = ptx::Pack<T>(o[e], o[e + 1]);
-    const uint32_t second = ptx::Pack<T>(o[e + 4], o[e + 5]);
+    const uint32_t first = ptx::Pack<T>(o[e] * weight, o[e + 1] * weight);
+    const uint32_t second = ptx::Pack<T>(o[e + 4] * weight, o[e + 5] * weight);
     const uint32_t got = __shfl_xor_sync(0xffffffff, odd ? first : second, 1);
-    if (kAll || (stored && 8 * (n + odd) < dim)) {
+    if (stored && 8 * (n + odd) < dim) {
       ptx::StoreGlobal8(at + 16 * n, odd ? got : first, odd ? second : got);
     }
   }
@@ -38,25 +80,40 @@ __device__ void StoreRow(const float (&o)[kCount], int r, T* to, bool stored,
 // A row of outputs of any type, one by one.
 template <class Out, int kCount>
 __device__ void StoreElements(const float (&o)[kCount], int r, Out* to, int dim,
-                              int lane) {
+                              float weight, int lane) {
 #pragma unroll
   for (int n = 0; n < kCount / 4; ++n) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int column = 8 * n + 2 * (lane % 4) + i;
-      if (column < dim) to[column] = FromFloat<Out>(o[4 * n + 2 * r + i]);
+      if (column < dim) {
+        to[column] = FromFloat<Out>(o[4 * n + 2 * r + i] * weight);
+      }
     }
   }
 }
-template <class T, int kCount>
+
+__device__ inline bool IsStored(const TileSlot& slot, int row) {
+  return row >= slot.first_stored && row < slot.end_stored;
+}
+
+// Row `row` of the tile, times `weight`.
+template <class T, bool kPairs, int kCount>
 __device__ void StoreAnyRow(const float (&o)[kCount], int r,
-                            const TileSlot& slot, int row, int lane) {
-  if (slot.o_dtype == DType::kF32) {
+                            const TileSlot& slot, int row, float weight,
+                            int lane) {
+  const bool stored = IsStored(slot, row);
+  if (kPairs && slot.o_aligned) {
+    StorePairs(o, r, static_cast<T*>(slot.o) + row * slot.o_stride, stored,
+               slot.value_dim, weight, lane);
+  } else if (!stored || slot.o == nullptr) {
+    return;
+  } else if (slot.o_dtype == DType::kF32) {
     StoreElements(o, r, static_cast<float*>(slot.o) + row * slot.o_stride,
-                  slot.value_dim, lane);
+                  slot.value_dim, weight, lane);
   } else {
     StoreElements(o, r, static_cast<T*>(slot.o) + row * slot.o_stride,
-                  slot.value_dim, lane);
+                  slot.value_dim, weight, lane);
   }
 }
 
@@ -67,49 +124,79 @@ __device__ void ClearRows(float (&o)[kCount], const bool (&which)[2]) {
   for (int i = 0; i < kCount; ++i) o[i] = which[i % 4 / 2] ? 0.0f : o[i];
 }
 
+__device__ inline void StoreLse(const TileSlot& slot, int row, float lse,
+                                int lane) {
+  if (slot.lse != nullptr && IsStored(slot, row) && lane % 4 == 0) {
+    slot.lse[row] = lse;
+  }
+}
+
+// LSE of a row that saw something, from m in units of log2 and l. By the GPU's
+// own logarithm, within some 2^-22 of that of l, or of 1.
+__device__ inline float LogSumExp(float m, float l) {
+  constexpr float kLn2 = 0.693147180559945309f;
+  return fmaf(m, kLn2, ptx::Log2(l) * kLn2);
+}
+
 // Divides O by the sums and stores it with LSE; rows that saw nothing, and
 // those that are not valid, become 0 and -inf. Whether a row of the warp has to
 // be done again: then nothing is stored. `row` is the thread's first in the
-// block.
-template <class T, int kCount>
-__device__ bool Finish(const OnlineSoftmax& softmax, const TileSlot& slot,
-                       int row, int lane, float (&o)[kCount]) {
+// tile. For rows of any kind.
+template <class T, bool kPairs, int kCount>
+__device__ bool FinishAny(const OnlineSoftmax& softmax, const float (&sum)[2],
+                          const TileSlot& slot, int row, int lane,
+                          float (&o)[kCount]) {
   const bool fast = slot.kind == SlotKind::kFast;
-  const int valid = slot.valid;
-  const float factor = slot.factor;
-  float weight[2], lse[2];
   bool empty[2], again = false;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
-    const float sum = QuadSum(softmax.l[r]);
-    const bool counts = row + 8 * r < valid;
-    again = again || (fast && counts && softmax.Overflowed(r, sum, factor));
-    empty[r] = sum == 0.0f || !counts;
-    weight[r] = ptx::Reciprocal(sum);
-    lse[r] = empty[r] ? -INFINITY : LogSumExp(softmax.m[r] * factor, sum);
+    const bool counts = row + 8 * r < slot.valid;
+    empty[r] = sum[r] == 0.0f || !counts;
+    again =
+        again || (fast && counts && softmax.Overflowed(r, sum[r], slot.factor));
   }
   if (__any_sync(0xffffffff, again)) return true;
-  ScaleRows(o, weight);
-  if (__any_sync(0xffffffff, empty[0] || empty[1])) ClearRows(o, empty);
-  // O has a column for two of a thread's elements.
-  const bool whole = slot.o_aligned && slot.value_dim == kCount * 2 &&
-                     __all_sync(0xffffffff, row >= slot.first_stored &&
-                                                row + 8 < slot.end_stored);
+  ClearRows(o, empty);
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int i = row + 8 * r;
-    const bool stored = i >= slot.first_stored && i < slot.end_stored;
-    if (slot.lse != nullptr && stored && lane % 4 == 0) slot.lse[i] = lse[r];
-    T* const to = static_cast<T*>(slot.o) + i * slot.o_stride;
-    if (whole) {
-      StoreRow<true>(o, r, to, true, kCount * 2, lane);
-    } else if (slot.o_aligned) {
-      StoreRow<false>(o, r, to, stored, slot.value_dim, lane);
-    } else if (stored && slot.o != nullptr) {
-      StoreAnyRow<T>(o, r, slot, i, lane);
-    }
+    StoreLse(slot, i,
+             empty[r] ? -INFINITY
+                      : LogSumExp(softmax.m[r] * slot.factor, sum[r]),
+             lane);
+    StoreAnyRow<T, kPairs>(o, r, slot, i, empty[r] ? 0.0f : ptx::Reciprocal(sum[r]),
+                           lane);
   }
   return false;
+}
+
+// The same where the copy engine can store O, by way of kPanels panels of the
+// warp at `panels`, and all rows are like most. A warp comes here once a tile
+// and waits for each instruction: what counts is how few they are.
+template <class T, int kPanels, int kCount>
+__device__ bool Finish(const OnlineSoftmax& softmax, const TileSlot& slot,
+                       const LoadSlot& tile, int row, int lane, uint32_t panels,
+                       float (&o)[kCount]) {
+  const float factor = slot.factor;
+  const float sum[2] = {QuadSum(softmax.l[0]), QuadSum(softmax.l[1])};
+  if constexpr (kPanels > 0) {
+    const float m[2] = {softmax.m[0] * factor, softmax.m[1] * factor};
+    const bool plain = slot.o_boxed & (row + 8 < slot.valid) &
+                       (fminf(sum[0], sum[1]) > 0.0f) &
+                       (fmaxf(fabsf(m[0]), fabsf(m[1])) < kMostLog2) &
+                       (sum[0] + sum[1] < INFINITY);
+    if (__all_sync(0xffffffff, plain)) [[likely]] {
+      if (lane % 4 == 0 && slot.lse != nullptr) {
+        const uint64_t lse = ptx::GlobalAddress(slot.lse + row);
+        ptx::StoreGlobal4(lse, LogSumExp(m[0], sum[0]));
+        ptx::StoreGlobal4(lse + 8 * sizeof(float), LogSumExp(m[1], sum[1]));
+      }
+      ScaleRows(o, {ptx::Reciprocal(sum[0]), ptx::Reciprocal(sum[1])});
+      StoreBoxes<T, kPanels>(o, tile, row - lane / 4, panels, lane);
+      return false;
+    }
+  }
+  return FinishAny<T, kPanels == 0>(softmax, sum, slot, row, lane, o);
 }
 
 }  // namespace attnd::cuda::sm90

@@ -14,12 +14,13 @@ namespace {
 template <DType kDType>
 absl::Span<const Kernel> Kernels() {
   static const Kernel kernels[] = {MakeForward<kDType, 64, 64, 0>(),
-                                   MakeForward<kDType, 64, 64, kLongForDim64>(),
+                                   MakeForward<kDType, 64, 64, kLong>(),
                                    MakeForward<kDType, 96, 96, 0>(),
                                    MakeForward<kDType, 128, 128, 0>(),
                                    MakeForward<kDType, 192, 128, 0>(),
                                    MakeForward<kDType, 192, 192, 0>(),
-                                   MakeForward<kDType, 256, 256, 0>()};
+                                   MakeForward<kDType, 256, 256, 0>(),
+                                   MakeForward<kDType, 256, 256, kLong>()};
   static_assert(std::size(kernels) == std::size(kForwardShapes));
   return kernels;
 }

@@ -55,6 +55,7 @@ class Planner {
       tile.kv_head = place.kv_head;
       tile.first_row = place.row_block * kRows;
       tile.maps = At<CUtensorMap>(planning_.blob(), open.maps);
+      tile.has_o_map = open.has_o_map;
       tile.copied = copied_;
       tile.described = planning_.problem();
       const bool taken =
@@ -97,6 +98,8 @@ class Planner {
     slot.value_dim = p.value_dim;
     slot.o_dtype = p.o.dtype;
     slot.o_stride = p.o.token_stride;
+    slot.o_boxed = tile.has_o_map && slot.first_stored == 0 &&
+                   slot.end_stored == Within(p.q_len, tile.first_row);
     slot.o = nullptr;
     if (p.o.data != nullptr) {
       const int64_t at = tile.b * p.o.batch_stride +

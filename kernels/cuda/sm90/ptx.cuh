@@ -77,10 +77,24 @@ __device__ inline bool BarrierTest(uint32_t barrier, uint32_t parity) {
 __device__ inline uint64_t GlobalAddress(const void* p) {
   return __cvta_generic_to_global(p);
 }
+__device__ inline void StoreGlobal4(uint64_t to, float x) {
+  asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
+}
 // 8 bytes, aligned.
 __device__ inline void StoreGlobal8(uint64_t to, uint32_t a, uint32_t b) {
   asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b)
                : "memory");
+}
+
+// Four matrices of 8 by 8 16-bit elements: of each, a thread has two elements
+// of row lane / 4 and lane 8 i + r gives where row r of matrix i goes.
+__device__ inline void StoreMatrices(uint32_t row, uint32_t a, uint32_t b,
+                                     uint32_t c, uint32_t d) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+          row),
+      "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
 }
 
 // --- The copy engine.
@@ -94,6 +108,23 @@ __device__ inline void TmaLoad(uint32_t to, const CUtensorMap* map, int c0,
       "bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
       "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(barrier)
       : "memory");
+}
+// A box from shared memory to a tensor, but for what lies outside of it. Stores
+// of a thread since the last CommitStores are a group.
+__device__ inline void TmaStore(const CUtensorMap* map, int c0, int c1, int c2,
+                                int c3, uint32_t from) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, "
+      "%4}], [%5];" ::"l"(map),
+      "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(from)
+      : "memory");
+}
+__device__ inline void CommitStores() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// Until the thread's stores have read shared memory.
+__device__ inline void WaitForStores() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 // The same box to the L2 cache alone.
 __device__ inline void TmaPrefetch(const CUtensorMap* map, int c0, int c1,

@@ -23,6 +23,7 @@ struct TileSlot {
   SlotKind kind;
   bool overflowed;  // by consumers: scores must be found again, not plain
   bool o_aligned;   // o is 16 bits wide, and its rows are aligned to 16 bytes
+  bool o_boxed;     // the copy engine can store all rows that the tensor has
   int16_t valid;    // rows that may see something
   int16_t first_stored, end_stored;  // rows to be written
   int16_t value_dim;
@@ -58,10 +59,24 @@ struct LoadSlot {
   int first_row, valid;  // rows
   BlobOffset described;  // the problem in `description`; 0: none
   bool copied;           // the maps are in memory, not a parameter
+  bool has_o_map;
+};
+
+// O on its way to memory: panels of each warp of the consumers.
+template <int kWarps, int kPanels>
+struct OutputPanels {
+  std::byte o[kWarps][kPanels][kWarpRows * 128];
+
+  __device__ uint32_t OutputOf(int warp) { return ptx::SharedAddress(o[warp]); }
+};
+template <int kWarps>
+struct OutputPanels<kWarps, 0> {
+  __device__ uint32_t OutputOf(int) { return 0; }
 };
 
 template <class Config>
-struct alignas(1024) Shared {
+struct alignas(1024) Shared
+    : OutputPanels<4 * Config::kConsumers, Config::kOutputPanels> {
   // Panels of 128 bytes by rows, swizzled.
   std::byte q[Config::kQBuffers][Config::kConsumers][Config::kQBytes];
   std::byte k[Config::kStages][Config::kKBytes];

@@ -21,6 +21,8 @@ namespace attnd::cuda::sm90 {
 
 inline constexpr float kMostPLog2 = 8.0f;
 inline constexpr float kMostWeightLog2 = -3.0f;
+// Of c m: beyond, what it loses by rounding is itself of the size of scores.
+inline constexpr float kMostLog2 = 0x1p20f;
 
 template <int kCount>
 __device__ void ScaleRows(float (&o)[kCount], const float (&by)[2]) {
@@ -136,7 +138,7 @@ struct OnlineSoftmax {
   // of all lanes.
   __device__ bool Overflowed(int r, float sum, float c) const {
     return !isfinite(sum) ||
-           (m[r] != -INFINITY && !(fabsf(m[r] * c) < 0x1p20f));
+           (m[r] != -INFINITY && !(fabsf(m[r] * c) < kMostLog2));
   }
 
  private:

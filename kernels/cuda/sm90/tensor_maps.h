@@ -12,16 +12,20 @@
 
 namespace attnd::cuda::sm90 {
 
-// Where a problem's maps are: Q's, then K's and V's of each segment.
-inline constexpr int kMapQ = 0;
-constexpr int KMap(int segment) { return 1 + 2 * segment; }
-constexpr int VMap(int segment) { return 2 + 2 * segment; }
+// Where a problem's maps are: Q's, O's, then K's and V's of each segment.
+inline constexpr int kMapQ = 0, kMapO = 1;
+constexpr int KMap(int segment) { return 2 + 2 * segment; }
+constexpr int VMap(int segment) { return 3 + 2 * segment; }
 
-// Maps with boxes of 64 columns by a consumer's rows of Q, or `cols` of K and
-// V. Nothing if a tensor is not laid out as the copy engine can read it, or
-// there is none.
-std::optional<std::vector<CUtensorMap>> MakeTensorMaps(const Problem& problem,
-                                                       int cols);
+struct TensorMaps {
+  std::vector<CUtensorMap> maps;
+  bool has_o;  // else O is not laid out as the copy engine can write it
+};
+
+// Maps with boxes of 64 columns by a consumer's rows of Q, a warp's rows of O,
+// or `cols` of K and V. Nothing if an input is not laid out as the copy engine
+// can read it, or there is none.
+std::optional<TensorMaps> MakeTensorMaps(const ForwardArgs& args, int cols);
 
 }  // namespace attnd::cuda::sm90
 

@@ -164,7 +164,7 @@ bool AllDecoded(const Problem& p) {
   if (!absl::StartsWith(name, "cuda/sm90/")) {
     return ::testing::AssertionFailure() << name;
   }
-  if (!cuda::sm90::MakeTensorMaps(p, 64).has_value()) {
+  if (!cuda::sm90::MakeTensorMaps({p, {}, {}}, 64).has_value()) {
     return ::testing::AssertionFailure() << "no tensor maps";
   }
   return ::testing::AssertionSuccess();
