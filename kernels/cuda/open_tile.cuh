@@ -40,6 +40,8 @@ struct Quotient {
 };
 // Of non-negative numbers, which nearly always fit 32 bits.
 __device__ inline Quotient Divide(int64_t a, int64_t b) {
+  if (b == 1) return {a, 0};
+  if (a < b) return {0, a};
   if (((a | b) >> 32) == 0) {
     const uint32_t q = static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
     return {q, a - q * b};
@@ -64,14 +66,15 @@ __device__ inline int FindRun(const TileRun* runs, int count, int64_t tile) {
   return first;
 }
 
+template <int kThreads>
 struct BlockTeam {
+  static constexpr int kSize = kThreads;
   __device__ static int Thread() { return threadIdx.x; }
-  __device__ static int Size() { return blockDim.x; }
   __device__ static void Sync() { __syncthreads(); }
 };
 struct WarpTeam {
+  static constexpr int kSize = 32;
   __device__ static int Thread() { return threadIdx.x % 32; }
-  __device__ static int Size() { return 32; }
   __device__ static void Sync() { __syncwarp(); }
 };
 
@@ -80,7 +83,8 @@ template <class Team, class T>
 __device__ void CopyTogether(const std::byte* from, int count, T* to) {
   static_assert(sizeof(T) % 16 == 0);
   const int words = count * static_cast<int>(sizeof(T) / 16);
-  for (int i = Team::Thread(); i < words; i += Team::Size()) {
+#pragma unroll 1
+  for (int i = Team::Thread(); i < words; i += Team::kSize) {
     reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
   }
 }
@@ -115,22 +119,26 @@ __device__ inline OpenTile MakeOpenTile(const std::byte* blob,
           tile - run.first_tile};
 }
 
-__device__ inline OpenTile FindTile(const std::byte* blob, BlobOffset runs_at,
-                                    int num_runs, int64_t tile,
-                                    TileDescription& description) {
+template <class Team>
+__device__ OpenTile FindTile(const std::byte* blob, BlobOffset runs_at,
+                             int num_runs, int64_t tile,
+                             TileDescription& description) {
   const TileRun* runs = At<TileRun>(blob, runs_at);
   const TileRun run = runs[FindRun(runs, num_runs, tile)];
-  Describe<BlockTeam>(blob, run, description);
+  Describe<Team>(blob, run, description);
   return MakeOpenTile(blob, run, tile, description);
 }
-// For all threads of the block; nobody may still read `description`.
-__device__ inline OpenTile FindTile(const LaunchParams& params, int64_t tile,
-                                    TileDescription& description) {
+// For all kThreads of the block; nobody may still read `description`.
+template <int kThreads>
+__device__ OpenTile FindTile(const LaunchParams& params, int64_t tile,
+                             TileDescription& description) {
+  using Team = BlockTeam<kThreads>;
   // Apart, so that the compiler knows where each of them reads from.
-  return params.blob == nullptr ? FindTile(params.inline_blob, params.runs,
-                                           params.num_runs, tile, description)
-                                : FindTile(params.blob, params.runs,
-                                           params.num_runs, tile, description);
+  return params.blob == nullptr
+             ? FindTile<Team>(params.inline_blob, params.runs, params.num_runs,
+                              tile, description)
+             : FindTile<Team>(params.blob, params.runs, params.num_runs, tile,
+                              description);
 }
 
 }  // namespace attnd::cuda

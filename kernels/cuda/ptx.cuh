@@ -108,6 +108,18 @@ __device__ inline uint32_t Pack<__half>(float low, float high) {
   return r;
 }
 
+// Adds 1 to *p, or makes it 0 if it is `most`, and gives what it was. What
+// threads have written before, that this one knows of, is seen by those who
+// come later.
+__device__ inline uint32_t AtomicIncrement(uint32_t* p, uint32_t most) {
+  uint32_t before;
+  asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(p)), "r"(most)
+               : "memory");
+  return before;
+}
+
 // 2^x, relative error below 2^-22; 2^-inf is 0.
 __device__ inline float Exp2(float x) {
   float y;

@@ -13,7 +13,7 @@ namespace attnd::cuda::sm80 {
 // The columns of a sequence that is decoded are cut into parts, which run at
 // once and are merged. A part has kPartColumns, or more where there would be
 // more than kMostParts.
-inline constexpr int64_t kPartColumns = 2048;
+inline constexpr int64_t kPartColumns = 4096;
 inline constexpr int64_t kMostParts = 64;
 
 // Columns of a part of a sequence; whole tiles.
@@ -24,8 +24,12 @@ constexpr int64_t PartColumns(int64_t kv_len) {
                                : (least + kTiles - 1) / kTiles * kTiles;
 }
 constexpr int64_t Parts(int64_t kv_len) {
+  if (kv_len <= kPartColumns) return 1;
+  if (kv_len <= kPartColumns * kMostParts) {
+    return (kv_len + kPartColumns - 1) / kPartColumns;
+  }
   const int64_t part = PartColumns(kv_len);
-  return kv_len <= part ? 1 : (kv_len + part - 1) / part;
+  return (kv_len + part - 1) / part;
 }
 // No sequence of at most kv_len columns has more.
 constexpr int64_t MostParts(int64_t kv_len) {

@@ -263,8 +263,8 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
       memory + Config::kWarps * kRingBytes);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   std::byte* ring = memory + warp * kRingBytes;
-  const OpenTile open =
-      FindTile(params, params.first_tile + blockIdx.x, shared.description);
+  const OpenTile open = FindTile<Config::kThreads>(
+      params, params.first_tile + blockIdx.x, shared.description);
   if (threadIdx.x == 0) {
     shared.tile = MakeDecodeTile(BlobOf(params), open);
     shared.rule = MakeScoreRule(*open.problem, shared.tile.block.sequence.b, 0);

@@ -57,7 +57,8 @@ class Float32 {
 
   // The tile `index` of the launch; tiles are as Prefill's.
   __device__ void Run(const LaunchParams& params, int64_t index) {
-    const OpenTile tile = FindTile(params, index, shared_.description);
+    const OpenTile tile =
+        FindTile<Config::kThreads>(params, index, shared_.description);
     const Quotient rows = Divide(tile.index, tile.row_blocks);
     const Quotient head = Divide(rows.quotient, tile.problem->q_heads);
     const DeviceProblem& p = *tile.problem;

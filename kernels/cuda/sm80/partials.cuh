@@ -72,9 +72,11 @@ class Partials {
   __device__ float* Record(int row, int part) const {
     return records_ + (static_cast<int64_t>(row) * stride_ + part) * floats_;
   }
-  // Whether all other parts have been here. The counter is 0 again then.
+  // Whether all other parts have been here: then what they had written before
+  // can be read. The counter is 0 again. For one thread, after a barrier of the
+  // block.
   __device__ bool IsLast(int parts) const {
-    return atomicInc(counter_, parts - 1) == parts - 1;
+    return ptx::AtomicIncrement(counter_, parts - 1) == parts - 1;
   }
 
  private:
@@ -139,8 +141,14 @@ __device__ void MergeWarps(const WarpStates<kWarps>& states,
 template <int kDim>
 __device__ void MergeParts(const Partials& partials, int parts, int r, int lane,
                            float& m, float& l, float (&a)[kDim / 32]) {
-  m = -INFINITY;
-  for (int s = lane; s < parts; s += 32) {
+  // Of part `lane`: with few parts, nothing else is waited for.
+  float part_m = -INFINITY, part_l = 0.0f;
+  if (lane < parts) {
+    part_m = __ldcg(partials.Record(r, lane));
+    part_l = __ldcg(partials.Record(r, lane) + 1);
+  }
+  m = part_m;
+  for (int s = lane + 32; s < parts; s += 32) {
     m = fmaxf(m, __ldcg(partials.Record(r, s)));
   }
 #pragma unroll
@@ -152,12 +160,11 @@ __device__ void MergeParts(const Partials& partials, int parts, int r, int lane,
   for (int i = 0; i < kDim / 32; ++i) a[i] = 0.0f;
   for (int first = 0; first < parts; first += 32) {
     const int count = min(parts - first, 32);
-    float weight = 0.0f, part_l = 0.0f;
-    if (lane < count) {
-      const float* record = partials.Record(r, first + lane);
-      weight = Weight(__ldcg(record), m);
-      part_l = __ldcg(record + 1);
+    if (first > 0 && lane < count) {
+      part_m = __ldcg(partials.Record(r, first + lane));
+      part_l = __ldcg(partials.Record(r, first + lane) + 1);
     }
+    const float weight = lane < count ? Weight(part_m, m) : 0.0f;
 #pragma unroll 16
     for (int s = 0; s < count; ++s) {
       const float* record = partials.Record(r, first + s) + kRecordA + lane;
@@ -197,12 +204,10 @@ __device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
     }
   }
   if (tile.parts == 1) return;
-  __threadfence();
   __syncthreads();  // the block's records are written
   if (threadIdx.x == 0) states.last = partials.IsLast(tile.parts);
   __syncthreads();  // all know who is last
   if (!states.last) return;
-  __threadfence();
   for (int r = warp; r < tile.stored; r += kWarps) {
     m = -INFINITY;
     l = 0.0f;

@@ -64,7 +64,8 @@ class Prefill {
 
   // The tile `index` of the launch.
   __device__ void Run(const LaunchParams& params, int64_t index) {
-    const OpenTile tile = FindTile(params, index, shared_.description);
+    const OpenTile tile =
+        FindTile<Config::kThreads>(params, index, shared_.description);
     // Heads one after another, as K and V of a few stay in the cache; and a
     // head's last rows first, which see the most when the mask is causal.
     const Quotient rows = Divide(tile.index, tile.row_blocks);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/sm80/config.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/cuda/device_runner.h"
@@ -142,15 +143,17 @@ TEST_F(CudaGroupTest, DecodeTakesASmallPartOfItsKeysMemory) {
 }
 
 TEST_F(CudaGroupTest, DecodeMemoryStopsGrowingAt64Parts) {
-  const int64_t most = MeasuredBytes(Decode(64 * 2048, 16), Algorithm::kAuto);
-  for (int64_t kv_len : {64 * 2048 + 1, 100 * 2048, 256 * 2048}) {
+  constexpr int64_t kColumns =
+      cuda::sm80::kMostParts * cuda::sm80::kPartColumns;
+  const int64_t most = MeasuredBytes(Decode(kColumns, 16), Algorithm::kAuto);
+  for (int64_t kv_len : {kColumns + 1, kColumns * 3 / 2, kColumns * 2}) {
     EXPECT_LE(MeasuredBytes(Decode(kv_len, 16), Algorithm::kAuto), most);
   }
   DenseProblem shortest(1, Decode(1, 16));
   Problem endless = shortest.args.problem;
   KvSegment segment = endless.kv.front();
   endless.kv = {&segment, 1};
-  segment.len = 64 * 2048;
+  segment.len = kColumns;
   const int64_t promised = cuda::ForwardScratchBytes(endless, Algorithm::kAuto);
   segment.len = int64_t{1} << 40;
   EXPECT_EQ(cuda::ForwardScratchBytes(endless, Algorithm::kAuto), promised);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kernels/cuda/sm80/config.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/dense_problem.h"
@@ -137,7 +138,7 @@ TEST_F(CudaLengthsTest, DecodesAroundTheBordersOfParts) {
     for (int64_t parts : {1, 2, 3, 8}) {
       for (int64_t beside : {-1, 0, 1, 63, 64, 65}) {
         for (int64_t q_len : {1, 4}) {
-          const int64_t kv_len = 2048 * parts + beside;
+          const int64_t kv_len = cuda::sm80::kPartColumns * parts + beside;
           SCOPED_TRACE(absl::StrCat("kv_len ", kv_len, " q_len ", q_len));
           DenseProblem problem(2, {.dtype = dtype,
                                    .q_len = q_len,
@@ -155,7 +156,8 @@ TEST_F(CudaLengthsTest, DecodesAroundTheBordersOfParts) {
 
 // No more parts than this many, however long: the parts grow.
 TEST_F(CudaLengthsTest, DecodesSequencesOfManyLongParts) {
-  constexpr int64_t kMostColumns = 64 * 2048;
+  constexpr int64_t kMostColumns =
+      cuda::sm80::kMostParts * cuda::sm80::kPartColumns;
   for (DType dtype : {DType::kF16, DType::kBF16}) {
     for (int64_t kv_len :
          {kMostColumns - 1, kMostColumns, kMostColumns + 1, int64_t{300000}}) {
