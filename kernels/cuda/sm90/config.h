@@ -16,7 +16,7 @@ struct ForwardShape {
   int stages;          // tiles of K, and of V, in shared memory
   int q_buffers;       // tiles of Q: with two the next is loaded early
   int slots;  // tiles of rows that are known of: worked on, being loaded, next
-  int o_panels;   // of 64 columns of O, of each warp; 0: O goes straight
+  int o_panels;  // for O on its way to memory, of a warp; 0: it goes straight
   int producer_registers;  // of a thread; together at most 65536 a block
   int consumer_registers;
   const char* why;  // this shape, and not another
@@ -32,28 +32,30 @@ inline constexpr int kWarpRows = 16;      // of one of its warps
 // Columns from which a sequence is long, where there are two shapes.
 inline constexpr int64_t kLong = 1024;
 
-// From small dims to large.
+// From small dims to large; README.md has the same as a table.
 inline constexpr ForwardShape kForwardShapes[] = {
     {64, 64, 0, kLong, 2, 128, 4, 2, 4, 1, 72, 216,
-     "short sequences: 128 rows and columns divide the usual lengths, where "
-     "tiles of 192 and 112 are not full"},
-    {64, 64, kLong, kAnyLength, 3, 112, 4, 2, 4, 1, 80, 144,
-     "two consumers do not keep the tensor cores busy; with 128 columns the "
-     "registers of three leave too few to the producers"},
-    {96, 96, 0, kAnyLength, 2, 128, 2, 2, 4, 1, 72, 216,
-     "S, P and O of a third consumer would not fit the registers"},
-    {128, 128, 0, kAnyLength, 2, 128, 2, 2, 4, 1, 72, 216,
-     "two tiles of Q fit beside two of K and V; of 160 or 176 columns they do "
-     "not, and short sequences lose more than long ones gain"},
+     "128 rows and columns divide the usual lengths; of 192 × 112 a tenth is "
+     "not used at 512. Four consumers of 64 columns, which take no turns, are "
+     "no faster"},
+    {64, 64, kLong, kAnyLength, 3, 112, 4, 2, 4, 1, 72, 144,
+     "a tenth faster than two consumers; of 128 columns three need 160 "
+     "registers each, and the producers spill"},
+    {96, 96, 0, kAnyLength, 2, 128, 2, 2, 3, 2, 72, 216,
+     "S, P and O of a third consumer do not fit the registers"},
+    {128, 128, 0, kAnyLength, 2, 128, 2, 2, 3, 2, 72, 216,
+     "fills the shared memory; with 160 columns there is room for one tile of "
+     "Q, and short sequences lose more than long ones gain. Three consumers of "
+     "64 or 80 columns are slower"},
     {192, 128, 0, kAnyLength, 2, 128, 2, 1, 4, 0, 72, 216,
-     "as 128, but there is memory for one tile of Q"},
+     "as 128, but there is memory for one tile of Q and none of O"},
     {192, 192, 0, kAnyLength, 2, 96, 2, 1, 4, 1, 72, 216,
      "two tiles of K and V of 112 columns do not fit the shared memory"},
     {256, 256, 0, kLong, 2, 64, 2, 1, 4, 1, 72, 216,
-     "short sequences: 64 columns divide the usual lengths, and leave room "
-     "for O"},
+     "64 columns divide the usual lengths, and leave room for O"},
     {256, 256, kLong, kAnyLength, 2, 80, 2, 1, 3, 0, 72, 216,
-     "two tiles of K and V of 96 columns do not fit the shared memory"},
+     "a tenth faster than 64 columns; two tiles of K and V of 96 do not fit "
+     "the shared memory"},
 };
 
 // The shape for sequences of `kv_len` columns.

@@ -49,16 +49,16 @@ class Consumer {
       } else if (slot.kind == SlotKind::kSlow) {
         RunSlowTile(slot, softmax, o);
       }
-      FinishTile(softmax, o);
+      FinishTile(CloseTile(softmax), o);
     }
-    ptx::WaitForStores();  // O is still read from shared memory
+    ptx::WaitForStores<true>();  // O is still read from shared memory
   }
 
  private:
-
   using S = float[kCols / 2];
   using P = uint32_t[kCols / 4];
   using O = float[Config::kValueDim / 2];
+  using Stages = RingPlace<Config::kStages>;
 
   // Tells whoever fills it that this warp has left a buffer.
   __device__ void Leave(uint64_t& empty) const {
@@ -92,32 +92,34 @@ class Consumer {
     ptx::BarrierWait(ptx::SharedAddress(&shared_.k_ring.full[k_.index()]),
                      k_.parity());
   }
+  // V of the tile of columns `ago` before the next K.
+  __device__ Stages V(uint32_t ago) const { return Stages(k_.count() - ago); }
   __device__ void WaitForV() const {
-    ptx::BarrierWait(ptx::SharedAddress(&shared_.v_ring.full[v_.index()]),
-                     v_.parity());
+    const Stages v = V(1);
+    ptx::BarrierWait(ptx::SharedAddress(&shared_.v_ring.full[v.index()]),
+                     v.parity());
   }
   __device__ void StartS(S& s) const {
-    StartQK<Config>(ptx::SharedAddress(shared_.q[q_.index()][number_]),
+    // Else where the consumer's Q is takes a register.
+    uint32_t number = number_;
+    ptx::Pin(number);
+    StartQK<Config>(ptx::SharedAddress(shared_.q[q_.index()][number]),
                     ptx::SharedAddress(shared_.k[k_.index()]), s);
   }
   __device__ void StartO(P& p, bool accumulate, O& o) const {
-    StartPV<Config>(p, ptx::SharedAddress(shared_.v[v_.index()]), accumulate,
+    StartPV<Config>(p, ptx::SharedAddress(shared_.v[V(1).index()]), accumulate,
                     o);
   }
-  // What the loader says of the tile of columns at hand: to be read when K is
-  // there, before S is.
-  struct Columns {
-    bool last, masked;
-  };
-  __device__ Columns ReadColumns() const {
-    const ColumnTile<Config::kRows>& tile = shared_.columns[k_.index()];
-    return {tile.last, tile.masked};
+  // What the loader says of the tile of columns at hand, ColumnFlags: to be
+  // read when K is there, before S is.
+  __device__ uint32_t ReadFlags() const {
+    return shared_.columns[k_.index()].flags;
   }
   // S is there: masks it and lets go of K, and of Q if it was the last tile.
-  __device__ void TakeS(const Columns& columns, S& s) {
-    if (columns.masked) Mask(shared_.columns[k_.index()], row_, lane_, s);
+  __device__ void TakeS(uint32_t flags, S& s) {
+    if (flags & kMasked) Mask(shared_.columns[k_.index()], row_, lane_, s);
     LeaveK();
-    if (columns.last) LeaveQ();
+    if (flags & kLast) LeaveQ();
   }
   __device__ void LeaveQ() {
     Leave(shared_.q_rings[number_].empty[q_.index()]);
@@ -127,22 +129,20 @@ class Consumer {
     Leave(shared_.k_ring.empty[k_.index()]);
     k_.Next();
   }
-  __device__ void LeaveV() {
-    Leave(shared_.v_ring.empty[v_.index()]);
-    v_.Next();
+  __device__ void LeaveV(uint32_t ago) const {
+    Leave(shared_.v_ring.empty[V(ago).index()]);
   }
 
+  // All P of a tile of rows is summed up.
+  __device__ Weights CloseTile(const OnlineSoftmax& softmax) const {
+    return Close(softmax, shared_.slots[slot_.index()], row_, lane_);
+  }
   // Stores what has come of a tile, and leaves its slot.
-  __device__ void FinishTile(const OnlineSoftmax& softmax, O& o) {
-    TileSlot& slot = shared_.slots[slot_.index()];
-    const uint32_t panels =
-        shared_.OutputOf(4 * number_ + threadIdx.x % 128 / 32);
-    if (Finish<T, Config::kOutputPanels>(
-            softmax, slot, shared_.load_slots[slot_.index()], row_, lane_,
-            panels, o) &&
-        lane_ == 0) {
-      slot.overflowed = true;
-    }
+  __device__ void FinishTile(const Weights& weights, O& o) {
+    const int i = slot_.index();
+    Finish<T, Config::kOutputPanels>(
+        weights, shared_.slots[i], shared_.load_slots[i], row_, lane_,
+        shared_.OutputOf(4 * number_ + threadIdx.x % 128 / 32), o);
     LeaveSlot();
   }
 
@@ -156,63 +156,62 @@ class Consumer {
     float factor = shared_.slots[slot_.index()].factor;
     WaitForQ();
     WaitForK();
-    Columns columns = ReadColumns();
+    uint32_t flags = ReadFlags();
     StartS(s);
     ptx::WgmmaWait<0>();
     ptx::Pin(s);
-    TakeS(columns, s);
-    softmax.Raise(s, factor, shrink);
+    TakeS(flags, s);
+    softmax.Begin(s);
     softmax.Exponentiate(s, factor);
     RoundP<T>(s, p);
-    bool accumulate = false;
-    bool last = columns.last;  // whether P is the last of its tile of rows
+    // Bit 0: P is the last of its tile of rows; bit 1: the one before it was.
+    uint32_t lasts = 2 | (flags & kLast);
 #pragma unroll 1
     while (true) {
-      OnlineSoftmax next = softmax;
+      const bool last = lasts & 1;
+      Weights weights;
       if (last) [[unlikely]] {
         const TileSlot& slot = NextSlot();
         if (slot.kind != SlotKind::kFast) break;
+        weights = CloseTile(softmax);
         factor = slot.factor;
-        next = {};
         WaitForQ();
       }
       WaitForK();
-      columns = ReadColumns();
+      flags = ReadFlags();
       TakeTurn();
       StartS(s);
       WaitForV();
-      StartO(p, accumulate, o);
+      StartO(p, !(lasts & 2), o);
       PassTurn();
-      next.SetMostAbove();
+      softmax.SetMostAbove();
       ptx::WgmmaWait<1>();
       ptx::Pin(s);
-      TakeS(columns, s);
+      TakeS(flags, s);
       if (last) [[unlikely]]
-        next.Raise(s, factor, shrink);
+        softmax.Begin(s);
       // A branch that waits for all of P: ptxas puts the wait that follows as
       // early as it can, and would put it before P, but not before a branch.
-      const bool moves = next.ExponentiateAhead(s, factor, top);
+      const bool moves = softmax.ExponentiateAhead(s, factor, top);
       if (moves) [[unlikely]]
-        next.Move(top, factor, s, shrink);
+        softmax.Move(top, factor, s, shrink);
       ptx::WgmmaWait<0>();
       ptx::Pin(o);
       ptx::Pin(p);
-      LeaveV();
+      LeaveV(2);
       if (last) [[unlikely]] {
-        FinishTile(softmax, o);
+        FinishTile(weights, o);
       } else if (moves) [[unlikely]] {
         ScaleRows(o, shrink);
       }
-      accumulate = !last;
       RoundP<T>(s, p);
-      softmax = next;
-      last = columns.last;
+      lasts = lasts << 1 | (flags & kLast);
     }
     WaitForV();
-    StartO(p, accumulate, o);
+    StartO(p, !(lasts & 2), o);
     ptx::WgmmaWait<0>();
     ptx::Pin(o);
-    LeaveV();
+    LeaveV(1);
   }
   __device__ const TileSlot& NextSlot() const {
     RingPlace<Config::kSlots> next = slot_;
@@ -229,6 +228,7 @@ class Consumer {
     P p;
     float shrink[2];
     bool accumulate = false, last = false;
+    ptx::WaitForStores<false>();  // it may be done again
     WaitForQ();
 #pragma unroll 1
     while (!last) {
@@ -237,7 +237,7 @@ class Consumer {
       ptx::WgmmaWait<0>();
       ptx::Pin(s);
       const ColumnTile<Config::kRows>& tile = shared_.columns[k_.index()];
-      last = tile.last;
+      last = tile.flags & kLast;
       Score(tile, slot, row_, lane_, s);
       LeaveK();
       softmax.Raise(s, 1.0f, shrink);
@@ -248,7 +248,7 @@ class Consumer {
       StartO(p, accumulate, o);
       ptx::WgmmaWait<0>();
       ptx::Pin(o);
-      LeaveV();
+      LeaveV(1);
       accumulate = true;
     }
     LeaveQ();
@@ -258,7 +258,7 @@ class Consumer {
   const int number_, lane_;
   const int row_;  // the thread's first in the block, and that plus 8
   RingPlace<Config::kQBuffers> q_;
-  RingPlace<Config::kStages> k_, v_;
+  Stages k_;  // the next K; V of a tile comes after K of the next
   RingPlace<Config::kSlots> slot_;
 };
 

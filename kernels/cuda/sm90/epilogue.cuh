@@ -27,17 +27,16 @@ __device__ void StoreBoxes(const float (&o)[kCount], const LoadSlot& tile,
   for (int panel = 0; panel < (kGroups + 7) / 8; ++panel) {
     const int place = panel % kPanels;
     if (place == 0) {
-      ptx::WaitForStores();
+      ptx::WaitForStores<true>();
       __syncwarp();  // the panels have been read
     }
 #pragma unroll
     for (int n = 0; n < 8 && 8 * panel + n < kGroups; n += 2) {
       const int e = 4 * (8 * panel + n);
-      ptx::StoreMatrices((put ^ (n << 4)) + place * kWarpRows * 128,
-                         ptx::Pack<T>(o[e], o[e + 1]),
-                         ptx::Pack<T>(o[e + 2], o[e + 3]),
-                         ptx::Pack<T>(o[e + 4], o[e + 5]),
-                         ptx::Pack<T>(o[e + 6], o[e + 7]));
+      ptx::StoreMatrices(
+          (put ^ (n << 4)) + place * kWarpRows * 128,
+          ptx::Pack<T>(o[e], o[e + 1]), ptx::Pack<T>(o[e + 2], o[e + 3]),
+          ptx::Pack<T>(o[e + 4], o[e + 5]), ptx::Pack<T>(o[e + 6], o[e + 7]));
     }
     if (place + 1 < kPanels && 8 * panel + 8 < kGroups) continue;
     ptx::FenceAsyncProxy();
@@ -61,15 +60,15 @@ __device__ void StoreBoxes(const float (&o)[kCount], const LoadSlot& tile,
 // come here.
 template <class T, int kCount>
 __device__ void StorePairs(const float (&o)[kCount], int r, T* to, bool stored,
-                           int dim, float weight, int lane) {
+                           int dim, int lane) {
   const bool odd = lane & 1;
   const uint64_t at =
       ptx::GlobalAddress(to + 8 * (lane & 1) + 4 * (lane % 4 / 2));
 #pragma unroll
   for (int n = 0; n < kCount / 4; n += 2) {
     const int e = 4 * n + 2 * r;
-    const uint32_t first = ptx::Pack<T>(o[e] * weight, o[e + 1] * weight);
-    const uint32_t second = ptx::Pack<T>(o[e + 4] * weight, o[e + 5] * weight);
+    const uint32_t first = ptx::Pack<T>(o[e], o[e + 1]);
+    const uint32_t second = ptx::Pack<T>(o[e + 4], o[e + 5]);
     const uint32_t got = __shfl_xor_sync(0xffffffff, odd ? first : second, 1);
     if (stored && 8 * (n + odd) < dim) {
       ptx::StoreGlobal8(at + 16 * n, odd ? got : first, odd ? second : got);
@@ -80,15 +79,13 @@ __device__ void StorePairs(const float (&o)[kCount], int r, T* to, bool stored,
 // A row of outputs of any type, one by one.
 template <class Out, int kCount>
 __device__ void StoreElements(const float (&o)[kCount], int r, Out* to, int dim,
-                              float weight, int lane) {
+                              int lane) {
 #pragma unroll
   for (int n = 0; n < kCount / 4; ++n) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int column = 8 * n + 2 * (lane % 4) + i;
-      if (column < dim) {
-        to[column] = FromFloat<Out>(o[4 * n + 2 * r + i] * weight);
-      }
+      if (column < dim) to[column] = FromFloat<Out>(o[4 * n + 2 * r + i]);
     }
   }
 }
@@ -97,37 +94,22 @@ __device__ inline bool IsStored(const TileSlot& slot, int row) {
   return row >= slot.first_stored && row < slot.end_stored;
 }
 
-// Row `row` of the tile, times `weight`.
+// Row `row` of the tile.
 template <class T, bool kPairs, int kCount>
 __device__ void StoreAnyRow(const float (&o)[kCount], int r,
-                            const TileSlot& slot, int row, float weight,
-                            int lane) {
+                            const TileSlot& slot, int row, int lane) {
   const bool stored = IsStored(slot, row);
   if (kPairs && slot.o_aligned) {
     StorePairs(o, r, static_cast<T*>(slot.o) + row * slot.o_stride, stored,
-               slot.value_dim, weight, lane);
+               slot.value_dim, lane);
   } else if (!stored || slot.o == nullptr) {
     return;
   } else if (slot.o_dtype == DType::kF32) {
     StoreElements(o, r, static_cast<float*>(slot.o) + row * slot.o_stride,
-                  slot.value_dim, weight, lane);
+                  slot.value_dim, lane);
   } else {
     StoreElements(o, r, static_cast<T*>(slot.o) + row * slot.o_stride,
-                  slot.value_dim, weight, lane);
-  }
-}
-
-// Not by a factor of 0: there may be a NaN, of a row that nobody sees.
-template <int kCount>
-__device__ void ClearRows(float (&o)[kCount], const bool (&which)[2]) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) o[i] = which[i % 4 / 2] ? 0.0f : o[i];
-}
-
-__device__ inline void StoreLse(const TileSlot& slot, int row, float lse,
-                                int lane) {
-  if (slot.lse != nullptr && IsStored(slot, row) && lane % 4 == 0) {
-    slot.lse[row] = lse;
+                  slot.value_dim, lane);
   }
 }
 
@@ -138,14 +120,32 @@ __device__ inline float LogSumExp(float m, float l) {
   return fmaf(m, kLn2, ptx::Log2(l) * kLn2);
 }
 
-// Divides O by the sums and stores it with LSE; rows that saw nothing, and
-// those that are not valid, become 0 and -inf. Whether a row of the warp has to
-// be done again: then nothing is stored. `row` is the thread's first in the
-// tile. For rows of any kind.
-template <class T, bool kPairs, int kCount>
-__device__ bool FinishAny(const OnlineSoftmax& softmax, const float (&sum)[2],
-                          const TileSlot& slot, int row, int lane,
-                          float (&o)[kCount]) {
+// What O of a thread's two rows is to be multiplied by; 0: the row saw nothing,
+// is not valid, or its tile has to be done again.
+struct Weights {
+  float row[2] = {0.0f, 0.0f};
+};
+
+// Stores LSE, -inf of a row that saw nothing, or marks the tile: it has to be
+// done again if a row has overflowed. `row` is the thread's first in the tile.
+//
+// A warp comes here, and to Finish, once a tile and waits for each instruction:
+// what counts is how few they are for rows that are like most.
+__device__ inline Weights Close(const OnlineSoftmax& softmax, TileSlot& slot,
+                                int row, int lane) {
+  const float sum[2] = {QuadSum(softmax.l[0]), QuadSum(softmax.l[1])};
+  const float m[2] = {softmax.m[0] * slot.factor, softmax.m[1] * slot.factor};
+  const bool plain = (row + 8 < slot.valid) & (fminf(sum[0], sum[1]) > 0.0f) &
+                     (fmaxf(fabsf(m[0]), fabsf(m[1])) < kMostLog2) &
+                     (sum[0] + sum[1] < INFINITY);
+  if (__all_sync(0xffffffff, plain)) [[likely]] {
+    if (lane % 4 == 0 && slot.lse != nullptr) {
+      const uint64_t lse = ptx::GlobalAddress(slot.lse + row);
+      ptx::StoreGlobal4(lse, LogSumExp(m[0], sum[0]));
+      ptx::StoreGlobal4(lse + 8 * sizeof(float), LogSumExp(m[1], sum[1]));
+    }
+    return {{ptx::Reciprocal(sum[0]), ptx::Reciprocal(sum[1])}};
+  }
   const bool fast = slot.kind == SlotKind::kFast;
   bool empty[2], again = false;
 #pragma unroll
@@ -155,48 +155,50 @@ __device__ bool FinishAny(const OnlineSoftmax& softmax, const float (&sum)[2],
     again =
         again || (fast && counts && softmax.Overflowed(r, sum[r], slot.factor));
   }
-  if (__any_sync(0xffffffff, again)) return true;
-  ClearRows(o, empty);
+  if (__any_sync(0xffffffff, again)) {
+    if (lane == 0) slot.overflowed = true;
+    __syncwarp();  // all of the warp know it
+    return {};
+  }
+  Weights weights;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int i = row + 8 * r;
-    StoreLse(slot, i,
-             empty[r] ? -INFINITY
-                      : LogSumExp(softmax.m[r] * slot.factor, sum[r]),
-             lane);
-    StoreAnyRow<T, kPairs>(o, r, slot, i, empty[r] ? 0.0f : ptx::Reciprocal(sum[r]),
-                           lane);
+    if (slot.lse != nullptr && IsStored(slot, i) && lane % 4 == 0) {
+      slot.lse[i] = empty[r] ? -INFINITY : LogSumExp(m[r], sum[r]);
+    }
+    if (!empty[r]) weights.row[r] = ptx::Reciprocal(sum[r]);
   }
-  return false;
+  return weights;
 }
 
-// The same where the copy engine can store O, by way of kPanels panels of the
-// warp at `panels`, and all rows are like most. A warp comes here once a tile
-// and waits for each instruction: what counts is how few they are.
+// Divides O by the sums and stores it, unless that is in vain; rows that saw
+// nothing become 0. `panels` is where the warp has kPanels of O in shared
+// memory.
 template <class T, int kPanels, int kCount>
-__device__ bool Finish(const OnlineSoftmax& softmax, const TileSlot& slot,
+__device__ void Finish(const Weights& weights, const TileSlot& slot,
                        const LoadSlot& tile, int row, int lane, uint32_t panels,
                        float (&o)[kCount]) {
-  const float factor = slot.factor;
-  const float sum[2] = {QuadSum(softmax.l[0]), QuadSum(softmax.l[1])};
   if constexpr (kPanels > 0) {
-    const float m[2] = {softmax.m[0] * factor, softmax.m[1] * factor};
-    const bool plain = slot.o_boxed & (row + 8 < slot.valid) &
-                       (fminf(sum[0], sum[1]) > 0.0f) &
-                       (fmaxf(fabsf(m[0]), fabsf(m[1])) < kMostLog2) &
-                       (sum[0] + sum[1] < INFINITY);
+    const bool plain =
+        slot.o_boxed & (fminf(weights.row[0], weights.row[1]) > 0.0f);
     if (__all_sync(0xffffffff, plain)) [[likely]] {
-      if (lane % 4 == 0 && slot.lse != nullptr) {
-        const uint64_t lse = ptx::GlobalAddress(slot.lse + row);
-        ptx::StoreGlobal4(lse, LogSumExp(m[0], sum[0]));
-        ptx::StoreGlobal4(lse + 8 * sizeof(float), LogSumExp(m[1], sum[1]));
-      }
-      ScaleRows(o, {ptx::Reciprocal(sum[0]), ptx::Reciprocal(sum[1])});
+      ScaleRows(o, weights.row);
       StoreBoxes<T, kPanels>(o, tile, row - lane / 4, panels, lane);
-      return false;
+      return;
     }
   }
-  return FinishAny<T, kPanels == 0>(softmax, sum, slot, row, lane, o);
+  if (slot.overflowed) return;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    // Of a row that nobody sees there may be NaN.
+    const float weight = weights.row[i % 4 / 2];
+    o[i] = weight == 0.0f ? 0.0f : o[i] * weight;
+  }
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    StoreAnyRow<T, kPanels == 0>(o, r, slot, row + 8 * r, lane);
+  }
 }
 
 }  // namespace attnd::cuda::sm90

@@ -144,7 +144,7 @@ class Loader {
     const uint32_t full = ptx::SharedAddress(&shared_.v_ring.full[i]);
     ptx::BarrierWait(ptx::SharedAddress(&shared_.v_ring.empty[i]),
                      v_.parity() ^ 1);
-    if (columns.padded) {
+    if (columns.flags & kPadded) {
       CopyColumns<Config::kValuePanels, kCols>(
           tile, columns.segment, columns.column,
           tile.sequence.segment(columns.segment).v,
@@ -174,9 +174,8 @@ class Loader {
     const bool masked =
         place.column < place.all_lo || place.column + kCols > place.all_hi;
     if (lane_ == 0) {
-      columns.last = last;
-      columns.masked = masked;
-      columns.padded = padded;
+      columns.flags =
+          (last ? kLast : 0) | (masked ? kMasked : 0) | (padded ? kPadded : 0);
       columns.segment = place.segment;
       columns.column = place.column;
       if (slow) {

@@ -11,26 +11,32 @@
 
 namespace attnd::cuda::sm90 {
 
+// Of a thread's columns of a row, every eighth and the one after it, those that
+// lie before `end`, which is relative to the first: a bit each.
+template <int kBits>
+__device__ uint32_t ColumnsBefore(int end) {
+  static_assert(kBits <= 32);
+  const int count = 2 * (end >> 3) + min(end & 7, 2);
+  if (count <= 0) return 0;
+  return count >= 32 ? ~0u : (1u << count) - 1;
+}
+
 // Of a thread whose rows in the block are `row` and row + 8: what they do not
 // see becomes -inf.
 template <int kRows, int kCount>
 __device__ void Mask(const ColumnTile<kRows>& tile, int row, int lane,
                      float (&s)[kCount]) {
-  int lo[2], hi[2];  // relative to the thread's first column
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const uchar2 seen = tile.seen[row + 8 * r];
-    lo[r] = seen.x - 2 * (lane % 4);
-    hi[r] = seen.y - 2 * (lane % 4);
-  }
+    const int first = 2 * (lane % 4);
+    const uint32_t sees = ColumnsBefore<kCount / 2>(seen.y - first) &
+                          ~ColumnsBefore<kCount / 2>(seen.x - first);
 #pragma unroll
-  for (int e = 0; e < kCount; ++e) {
-    if (8 * (e / 4) + e % 2 >= hi[e % 4 / 2]) s[e] = -INFINITY;
-  }
-  if (!__any_sync(0xffffffff, lo[0] > 0 || lo[1] > 0)) return;
-#pragma unroll
-  for (int e = 0; e < kCount; ++e) {
-    if (8 * (e / 4) + e % 2 < lo[e % 4 / 2]) s[e] = -INFINITY;
+    for (int i = 0; i < kCount / 2; ++i) {
+      float& x = s[4 * (i / 2) + 2 * r + i % 2];
+      if ((sees >> i & 1) == 0) x = -INFINITY;
+    }
   }
 }
 
@@ -51,8 +57,8 @@ __device__ void Score(const ColumnTile<kRows>& tile, const TileSlot& slot,
     const int column = e / 4 * 8 + 2 * (lane % 4) + e % 2;
     float& score = scores[e / 4][e % 4];
     const uchar2 seen = tile.seen[i];
-    const bool sees = i < slot.valid &&
-                      (!tile.masked || (column >= seen.x && column < seen.y));
+    const bool sees = i < slot.valid && (!(tile.flags & kMasked) ||
+                                         (column >= seen.x && column < seen.y));
     score =
         sees ? rule.Log2(score, slot.first_row + i, tile.bias_column + column)
              : -INFINITY;

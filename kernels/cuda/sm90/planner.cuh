@@ -30,8 +30,10 @@ class Planner {
   __device__ void Run() {
     planning_.Run([this](int slot, int64_t tile, bool again) {
       LoadSlot& load = shared_.load_slots[slot];
-      Open(tile, load);
-      Fill(tile, again, load, shared_.slots[slot]);
+      const OpenTile open =
+          planning_.Open(tile, load.described, load.description);
+      if (lane_ == 0) Plan(open, tile, again, load, shared_.slots[slot]);
+      __syncwarp();  // all have the tile
       return IsShort(load);
     });
   }
@@ -43,31 +45,31 @@ class Planner {
     return tile.sequence.kv_len <= kColumns;
   }
 
-  // Finds out what the tile of rows is.
-  __device__ void Open(int64_t index, LoadSlot& tile) const {
-    const OpenTile open =
-        planning_.Open(index, tile.described, tile.description);
-    if (lane_ == 0) {
-      const TilePlace place = PlaceOf(open);
-      tile.sequence = open.sequence(planning_.blob(), place.b);
-      tile.b = place.b;
-      tile.head = place.head;
-      tile.kv_head = place.kv_head;
-      tile.first_row = place.row_block * kRows;
-      tile.maps = At<CUtensorMap>(planning_.blob(), open.maps);
-      tile.has_o_map = open.has_o_map;
-      tile.copied = copied_;
-      tile.described = planning_.problem();
-      const bool taken =
-          Config::Takes(tile.sequence.kv_len) && !IsDecode(tile.sequence.q_len);
-      tile.valid = taken ? Within(tile.sequence.q_len, tile.first_row) : 0;
-      tile.first = {};
-      if (tile.valid > 0) {
-        tile.first = EnterSegment<Config::kCols>(tile.sequence, tile.first_row,
-                                                 tile.valid, -1);
-      }
+  // Finds out what the tile of rows is. For one lane.
+  __device__ void Plan(const OpenTile& open, int64_t index, bool again,
+                       LoadSlot& load, TileSlot& slot) const {
+    const DeviceProblem& p = *open.problem;
+    const TilePlace place = PlaceOf(open);
+    load.sequence = open.sequence(planning_.blob(), place.b);
+    const Sequence& sequence = load.sequence;
+    const int first_row = place.row_block * kRows;
+    load.b = place.b;
+    load.head = place.head;
+    load.kv_head = place.kv_head;
+    load.first_row = first_row;
+    load.maps = At<CUtensorMap>(planning_.blob(), open.maps);
+    load.copied = copied_;
+    load.described = planning_.problem();
+    const bool taken =
+        Config::Takes(sequence.kv_len) && !IsDecode(sequence.q_len);
+    const int valid = taken ? Within(sequence.q_len, first_row) : 0;
+    load.valid = valid;
+    load.first = {};
+    if (valid > 0) {
+      load.first = EnterSegment<Config::kCols>(sequence, first_row, valid, -1);
     }
-    __syncwarp();  // all have the tile
+    FillSlot(p, place, sequence, load.first.valid(), valid, index, again,
+             open.has_o_map, slot);
   }
   // Rows of the tile that are before `row`.
   __device__ static int Within(int64_t row, int64_t first_row) {
@@ -75,36 +77,39 @@ class Planner {
         min(max(row - first_row, int64_t{0}), int64_t{kRows}));
   }
 
-  __device__ void Fill(int64_t index, bool again, const LoadSlot& tile,
-                       TileSlot& slot) const {
-    if (lane_ != 0) return;
-    const DeviceProblem& p = tile.description.problem;
+  // `sees`: some row sees something. What is read comes first, and what is
+  // written last, or each would wait for the other.
+  __device__ void FillSlot(const DeviceProblem& p, const TilePlace& place,
+                           const Sequence& sequence, bool sees, int valid,
+                           int64_t index, bool again, bool has_o_map,
+                           TileSlot& to) const {
+    const int first_row = place.row_block * kRows;
+    TileSlot slot;
     slot.tile = index;
-    slot.rule = MakeScoreRule(p, tile.b, tile.head);
+    slot.rule = MakeScoreRule(p, place.b, place.head);
     const bool plain = slot.rule.plain() && !again;
-    slot.kind = !tile.first.valid() ? SlotKind::kEmpty
-                : plain             ? SlotKind::kFast
-                                    : SlotKind::kSlow;
+    slot.kind = !sees   ? SlotKind::kEmpty
+                : plain ? SlotKind::kFast
+                        : SlotKind::kSlow;
     slot.factor = slot.rule.factor(plain);
     slot.overflowed = false;
-    slot.valid = tile.valid;
+    slot.valid = valid;
     // What other kernels have done is left alone, but not what pads it.
+    const int rows = Within(p.q_len, first_row);
     slot.first_stored =
-        IsDecode(tile.sequence.q_len) ? Within(kDecodeRows, tile.first_row) : 0;
-    slot.end_stored = Config::Takes(tile.sequence.kv_len)
-                          ? Within(p.q_len, tile.first_row)
-                          : 0;
-    slot.first_row = tile.first_row;
+        IsDecode(sequence.q_len) ? Within(kDecodeRows, first_row) : 0;
+    slot.end_stored = Config::Takes(sequence.kv_len) ? rows : 0;
+    slot.o_boxed =
+        has_o_map && slot.first_stored == 0 && slot.end_stored == rows;
+    slot.first_row = first_row;
     slot.value_dim = p.value_dim;
     slot.o_dtype = p.o.dtype;
     slot.o_stride = p.o.token_stride;
-    slot.o_boxed = tile.has_o_map && slot.first_stored == 0 &&
-                   slot.end_stored == Within(p.q_len, tile.first_row);
     slot.o = nullptr;
     if (p.o.data != nullptr) {
-      const int64_t at = tile.b * p.o.batch_stride +
-                         tile.head * p.o.head_stride +
-                         tile.first_row * p.o.token_stride;
+      const int64_t at = place.b * p.o.batch_stride +
+                         place.head * p.o.head_stride +
+                         first_row * p.o.token_stride;
       slot.o = static_cast<std::byte*>(p.o.data) +
                at * (p.o.dtype == DType::kF32 ? 4 : 2);
     }
@@ -113,9 +118,10 @@ class Planner {
         IsAligned(static_cast<const uint16_t*>(slot.o), p.o.token_stride);
     slot.lse = nullptr;
     if (p.lse.data != nullptr) {
-      slot.lse = p.lse.data + tile.b * p.lse.batch_stride +
-                 tile.head * p.lse.head_stride + tile.first_row;
+      slot.lse = p.lse.data + place.b * p.lse.batch_stride +
+                 place.head * p.lse.head_stride + first_row;
     }
+    to = slot;
   }
 
   const bool copied_;  // descriptions are in memory, not parameters

@@ -122,9 +122,14 @@ __device__ inline void TmaStore(const CUtensorMap* map, int c0, int c1, int c2,
 __device__ inline void CommitStores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Until the thread's stores have read shared memory.
+// Until the thread's stores have been made, or have only read shared memory.
+template <bool kRead>
 __device__ inline void WaitForStores() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  if constexpr (kRead) {
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  } else {
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+  }
 }
 // The same box to the L2 cache alone.
 __device__ inline void TmaPrefetch(const CUtensorMap* map, int c0, int c1,

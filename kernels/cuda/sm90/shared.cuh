@@ -37,12 +37,16 @@ struct TileSlot {
   ScoreRule rule;
 };
 
+enum ColumnFlags : uint32_t {
+  kLast = 1,    // of the tile of rows
+  kMasked = 2,  // some row does not see all of it
+  kPadded = 4,  // it has columns that are not to be read
+};
+
 // A tile of columns, for all rows of the block.
 template <int kRows>
 struct ColumnTile {
-  bool last;    // of the tile of rows
-  bool masked;  // some row does not see all of it
-  bool padded;  // it has columns that are not to be read
+  uint32_t flags;  // bits of ColumnFlags
   int segment;
   int column;           // in the segment, the first
   int64_t bias_column;  // of a row of the bias, where it begins; of slow tiles
@@ -55,11 +59,11 @@ struct LoadSlot {
   Sequence sequence;
   const CUtensorMap* maps;
   WalkPlace first;       // tile of columns; the loader moves it on
-  int b, head, kv_head;  // sequence, q head, kv head
-  int first_row, valid;  // rows
   BlobOffset described;  // the problem in `description`; 0: none
-  bool copied;           // the maps are in memory, not a parameter
-  bool has_o_map;
+  int b, head, kv_head;  // sequence, q head, kv head
+  int first_row;
+  int16_t valid;  // rows
+  bool copied;    // the maps are in memory, not a parameter
 };
 
 // O on its way to memory: panels of each warp of the consumers.

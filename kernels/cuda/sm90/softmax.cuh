@@ -35,7 +35,8 @@ struct OnlineSoftmax {
   float l[2] = {0.0f, 0.0f};            // this lane's part of the sum
   float most_above[2];                  // m, in units of log2, before it moves
 
-  // What follows from the sums so far. To be called before each tile.
+  // What follows from the sums so far. To be called before each
+  // tile but the first.
   __device__ void SetMostAbove() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -45,8 +46,24 @@ struct OnlineSoftmax {
     }
   }
 
-  // Moves m to the largest score, before the scores are exponentiated: for the
-  // first tile of a row, and where scores may be of any size. What was summed
+  // With a row's first tile: m is the largest score.
+  template <int kCount>
+  __device__ void Begin(const float (&s)[kCount]) {
+    float top[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      top[i % 4 / 2] = fmaxf(top[i % 4 / 2], s[i]);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      m[r] = QuadMax(top[r]);
+      l[r] = 0.0f;
+      most_above[r] = kMostPLog2;  // no score of the tile is
+    }
+  }
+
+  // Moves m to the largest score, before the scores are exponentiated: where
+  // they may be of any size. What was summed
   // up of V is to be multiplied by `shrink`.
   template <int kCount>
   __device__ void Raise(const float (&s)[kCount], float c, float (&shrink)[2]) {
@@ -64,7 +81,7 @@ struct OnlineSoftmax {
     }
   }
 
-  // Scores become P, right after Raise.
+  // Scores become P, right after Begin or Raise.
   template <int kCount>
   __device__ void Exponentiate(float (&s)[kCount], float c) {
 #pragma unroll

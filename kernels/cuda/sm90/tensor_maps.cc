@@ -65,7 +65,8 @@ bool Encode(const ConstTensorView& view, const Extents& extents, int box_tokens,
 std::optional<TensorMaps> MakeTensorMaps(const ForwardArgs& args, int cols) {
   if (Encoder() == nullptr) return std::nullopt;
   const Problem& p = args.problem;
-  TensorMaps made{std::vector<CUtensorMap>(KMap(static_cast<int>(p.kv.size()))), false};
+  TensorMaps made{std::vector<CUtensorMap>(KMap(static_cast<int>(p.kv.size()))),
+                  false};
   std::vector<CUtensorMap>& maps = made.maps;
   if (!Encode(p.q, {p.head_dim, p.q_len, p.q_heads, p.batch}, kConsumerRows,
               maps[kMapQ])) {
@@ -74,8 +75,8 @@ std::optional<TensorMaps> MakeTensorMaps(const ForwardArgs& args, int cols) {
   const ConstTensorView o{args.o.data, args.o.dtype, args.o.batch_stride,
                           args.o.token_stride, args.o.head_stride};
   made.has_o = o && o.dtype == p.dtype() &&
-               Encode(o, {p.value_dim, p.q_len, p.q_heads, p.batch},
-                      kWarpRows, maps[kMapO]);
+               Encode(o, {p.value_dim, p.q_len, p.q_heads, p.batch}, kWarpRows,
+                      maps[kMapO]);
   for (size_t i = 0; i < p.kv.size(); ++i) {
     const KvSegment& s = p.kv[i];
     if (s.len == 0) continue;  // nothing of it is loaded

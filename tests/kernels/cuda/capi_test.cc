@@ -180,7 +180,7 @@ TEST_F(CapiDeviceTest, GivesTheBitsThatTheCallBelowItGives) {
   AttndEnqueued enqueued = {};
   ASSERT_EQ(attnd_plan_enqueue(plan_, &enqueued), 0) << attnd_last_error();
   EXPECT_TRUE(Download() == expected);
-  EXPECT_LE(enqueued.kernels, 2);
+  EXPECT_LE(enqueued.kernels, 3);  // for decode, short and long sequences
   EXPECT_GT(enqueued.host_ns, 0);
   attnd_plan_recycle(plan_);
 
