@@ -58,8 +58,8 @@ struct alignas(16) TileRun {
   int32_t num_segments = 0;
   int64_t row_blocks = 0;      // of a sequence's head, or group of heads
   int64_t heads_together = 1;  // that take turns, of kernels that do so
-  int32_t parts = 1;  // that the columns of a row are cut into, at most
-  bool has_o_map = false;
+  int32_t parts = 1;       // that the columns of a row are cut into, at most
+  bool has_o_map = false;  // whether O's among `maps` is one
 };
 
 // What a grouped kernel gets. A small block travels in here, a larger one is

@@ -39,7 +39,7 @@ Tiles RowTiles(const Problem& problem, const Kernel& kernel);
 // A problem's tensor maps, of kernels that need them.
 struct RunMaps {
   BlobOffset at = 0;
-  bool has_o = false;  // whether that of O is one
+  bool has_o = false;  // else the copy engine cannot write O
 };
 
 // One kernel with the tiles that a group has for it.

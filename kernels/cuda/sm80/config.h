@@ -25,6 +25,7 @@ constexpr int64_t PartColumns(int64_t kv_len) {
 }
 constexpr int64_t Parts(int64_t kv_len) {
   if (kv_len <= kPartColumns) return 1;
+  // Nearly always; a GPU divides 64 bits slowly.
   if (kv_len <= kPartColumns * kMostParts) {
     return (kv_len + kPartColumns - 1) / kPartColumns;
   }

@@ -48,7 +48,8 @@ inline constexpr ForwardShape kForwardShapes[] = {
      "Q, and short sequences lose more than long ones gain. Three consumers of "
      "64 or 80 columns are slower"},
     {192, 128, 0, kAnyLength, 2, 128, 2, 1, 4, 0, 72, 216,
-     "as 128, but there is memory for one tile of Q and none of O"},
+     "as 128, but there is memory for one tile of Q and, with four slots, none "
+     "of O; three slots were not tried"},
     {192, 192, 0, kAnyLength, 2, 96, 2, 1, 4, 1, 72, 216,
      "two tiles of K and V of 112 columns do not fit the shared memory"},
     {256, 256, 0, kLong, 2, 64, 2, 1, 4, 1, 72, 216,

@@ -35,8 +35,8 @@ struct OnlineSoftmax {
   float l[2] = {0.0f, 0.0f};            // this lane's part of the sum
   float most_above[2];                  // m, in units of log2, before it moves
 
-  // What follows from the sums so far. To be called before each
-  // tile but the first.
+  // What follows from the sums so far. To be called before each tile but the
+  // first.
   __device__ void SetMostAbove() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -50,10 +50,7 @@ struct OnlineSoftmax {
   template <int kCount>
   __device__ void Begin(const float (&s)[kCount]) {
     float top[2] = {-INFINITY, -INFINITY};
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      top[i % 4 / 2] = fmaxf(top[i % 4 / 2], s[i]);
-    }
+    RaiseTop(s, top);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       m[r] = QuadMax(top[r]);
@@ -63,15 +60,12 @@ struct OnlineSoftmax {
   }
 
   // Moves m to the largest score, before the scores are exponentiated: where
-  // they may be of any size. What was summed
-  // up of V is to be multiplied by `shrink`.
+  // they may be of any size. What was summed up of V is to be multiplied by
+  // `shrink`.
   template <int kCount>
   __device__ void Raise(const float (&s)[kCount], float c, float (&shrink)[2]) {
     float top[2] = {m[0], m[1]};
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      top[i % 4 / 2] = fmaxf(top[i % 4 / 2], s[i]);
-    }
+    RaiseTop(s, top);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       top[r] = QuadMax(top[r]);
@@ -159,6 +153,14 @@ struct OnlineSoftmax {
   }
 
  private:
+  // To the largest of this lane's scores of each row, if that is higher.
+  template <int kCount>
+  __device__ static void RaiseTop(const float (&s)[kCount], float (&top)[2]) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      top[i % 4 / 2] = fmaxf(top[i % 4 / 2], s[i]);
+    }
+  }
   // What scores are exponentiated relative to. Of a row that has seen nothing
   // it is 0: the difference of two infinities would be NaN.
   __device__ float Base(int r, float c) const {
