@@ -59,18 +59,18 @@ __device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float factor,
 
 // The partial results of a tile's rows in the launch's scratch: for each row
 // and part a record of m, l and a.
+template <int kDim>
 class Partials {
  public:
   // Of a launch's records from `first` on; `stride` of them for each row.
   __device__ Partials(const LaunchParams& params, int64_t first, int stride,
-                      int64_t counter, int dim)
+                      int64_t counter)
       : stride_(stride),
-        floats_(RecordFloats(dim)),
-        records_(params.scratch + first * floats_),
+        records_(params.scratch + first * kFloats),
         counter_(params.counters + counter) {}
 
   __device__ float* Record(int row, int part) const {
-    return records_ + (static_cast<int64_t>(row) * stride_ + part) * floats_;
+    return records_ + int64_t{row * stride_ + part} * kFloats;
   }
   // Whether all other parts have been here: then what they had written before
   // can be read. The counter is 0 again. For one thread, after a barrier of the
@@ -80,16 +80,73 @@ class Partials {
   }
 
  private:
-  const int stride_, floats_;
+  static constexpr int kFloats = RecordFloats(kDim);
+
+  const int stride_;
   float* const records_;
   uint32_t* const counter_;
 };
 
-// Stores a row of O and LSE from a state whose a is spread over a warp: lane t
-// has columns t, t + 32, ...
-template <int kDim, class Tile>
+// A row of a, or of O, spread over a warp: each lane has kDim / 32 columns, of
+// which kVector lie side by side and are moved at once.
+template <int kDim>
+struct RowOfLane {
+  static constexpr int kVector = kDim % 128 == 0 ? 4 : kDim % 64 == 0 ? 2 : 1;
+  static constexpr int kVectors = kDim / 32 / kVector;
+  template <class T>
+  struct alignas(sizeof(T) * kVector) Vector {
+    T of[kVector];
+  };
+
+  float of[kDim / 32];
+
+  // The first column of the lane's vector `i`.
+  __device__ static int Column(int i, int lane) {
+    return (32 * i + lane) * kVector;
+  }
+  // Adds the columns of the row that begins at `row`, times `weight`.
+  __device__ void Add(float weight, const RowOfLane& row) {
+#pragma unroll
+    for (int i = 0; i < kDim / 32; ++i) of[i] = fmaf(weight, row.of[i], of[i]);
+  }
+  __device__ void Get(const float* row, int lane) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const auto vector =
+          *reinterpret_cast<const Vector<float>*>(row + Column(i, lane));
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) of[kVector * i + j] = vector.of[j];
+    }
+  }
+  // Of outputs of any type, up to column `dim`.
+  template <class Out>
+  __device__ void Put(Out* row, int dim, int lane) const {
+    const bool aligned =
+        reinterpret_cast<uintptr_t>(row) % sizeof(Vector<Out>) == 0;
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const int column = Column(i, lane);
+      Vector<Out> vector;
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        vector.of[j] = FromFloat<Out>(of[kVector * i + j]);
+      }
+      if (aligned && column + kVector <= dim) [[likely]] {
+        *reinterpret_cast<Vector<Out>*>(row + column) = vector;
+        continue;
+      }
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        if (column + j < dim) row[column + j] = vector.of[j];
+      }
+    }
+  }
+};
+
+// Stores a row of O and LSE from a state.
+template <class T, int kDim, class Tile>
 __device__ void StoreRow(const Tile& tile, int r, float m, float l,
-                         const float (&a)[kDim / 32], int lane) {
+                         RowOfLane<kDim>& a, int lane) {
   const Sequence& sequence = tile.block.sequence;
   const DeviceProblem& p = *sequence.problem;
   const int64_t row = tile.Row(r), head = tile.Head(r);
@@ -98,15 +155,13 @@ __device__ void StoreRow(const Tile& tile, int r, float m, float l,
     StoreLse(p, sequence.b, head, row, LogSumExp(m, l));
   }
   if (p.o.data == nullptr) return;
-  const int64_t at = sequence.b * p.o.batch_stride + head * p.o.head_stride +
-                     row * p.o.token_stride;
   const float weight = 1.0f / l;
 #pragma unroll
-  for (int i = 0; i < kDim / 32; ++i) {
-    const int d = lane + 32 * i;
-    if (d < p.value_dim) {
-      StoreAny(p.o.data, p.o.dtype, at + d, empty ? 0.0f : a[i] * weight);
-    }
+  for (float& x : a.of) x = empty ? 0.0f : x * weight;
+  if (p.o.dtype == DType::kF32) {
+    a.Put(OutputRow<float>(p, sequence.b, head, row), p.value_dim, lane);
+  } else {
+    a.Put(OutputRow<T>(p, sequence.b, head, row), p.value_dim, lane);
   }
 }
 
@@ -114,66 +169,76 @@ __device__ void StoreRow(const Tile& tile, int r, float m, float l,
 template <int kDim, int kWarps>
 __device__ void MergeWarps(const WarpStates<kWarps>& states,
                            const std::byte* memory, int bytes_of_a_warp, int r,
-                           int lane, float& m, float& l,
-                           float (&a)[kDim / 32]) {
+                           int lane, float& m, float& l, RowOfLane<kDim>& a) {
   m = -INFINITY;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) m = fmaxf(m, states.m[w][r]);
   l = 0.0f;
-#pragma unroll
-  for (int i = 0; i < kDim / 32; ++i) a[i] = 0.0f;
+  a = {};
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
     const float weight = Weight(states.m[w][r], m);
     const auto* of =
         reinterpret_cast<const float*>(memory + w * bytes_of_a_warp) +
-        r * StateStride(kDim) + lane;
+        r * StateStride(kDim);
     l = fmaf(weight, states.l[w][r], l);
-#pragma unroll
-    for (int i = 0; i < kDim / 32; ++i) {
-      a[i] = fmaf(weight, of[32 * i], a[i]);
-    }
+    RowOfLane<kDim> row;
+    row.Get(of, lane);
+    a.Add(weight, row);
   }
 }
 
-// Merges the parts of row r, one after another. The weights are found by 32
-// lanes for 32 parts; what is to be weighed is loaded well ahead.
+// m and l of a part of row r; of none where there is no such part.
 template <int kDim>
-__device__ void MergeParts(const Partials& partials, int parts, int r, int lane,
-                           float& m, float& l, float (&a)[kDim / 32]) {
-  // Of part `lane`: with few parts, nothing else is waited for.
-  float part_m = -INFINITY, part_l = 0.0f;
-  if (lane < parts) {
-    part_m = __ldcg(partials.Record(r, lane));
-    part_l = __ldcg(partials.Record(r, lane) + 1);
-  }
-  m = part_m;
+__device__ float2 SumsOfPart(const Partials<kDim>& partials, int parts, int r,
+                             int part) {
+  return part < parts
+             ? __ldcg(reinterpret_cast<const float2*>(partials.Record(r, part)))
+             : make_float2(-INFINITY, 0.0f);
+}
+
+// Merges the parts of row r, one after another. The weights are found by 32
+// lanes for 32 parts; what is to be weighed is loaded before they are known, so
+// many parts at once.
+template <int kDim>
+__device__ void MergeParts(const Partials<kDim>& partials, int parts, int r,
+                           int lane, float& m, float& l, RowOfLane<kDim>& a) {
+  constexpr int kTogether = 2048 / kDim;  // in 64 registers
+  static_assert(kTogether <= 32);
+  RowOfLane<kDim> rows[kTogether];
+  const auto get = [&](int first) {
+#pragma unroll
+    for (int s = 0; s < kTogether; ++s) {
+      rows[s] = {};
+      if (first + s < parts) {
+        rows[s].Get(partials.Record(r, first + s) + kRecordA, lane);
+      }
+    }
+  };
+  float2 sums = SumsOfPart(partials, parts, r, lane);
+  get(0);
+  m = sums.x;
   for (int s = lane + 32; s < parts; s += 32) {
-    m = fmaxf(m, __ldcg(partials.Record(r, s)));
+    m = fmaxf(m, SumsOfPart(partials, parts, r, s).x);
   }
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) {
     m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, step));
   }
   l = 0.0f;
-#pragma unroll
-  for (int i = 0; i < kDim / 32; ++i) a[i] = 0.0f;
-  for (int first = 0; first < parts; first += 32) {
-    const int count = min(parts - first, 32);
-    if (first > 0 && lane < count) {
-      part_m = __ldcg(partials.Record(r, first + lane));
-      part_l = __ldcg(partials.Record(r, first + lane) + 1);
+  a = {};
+#pragma unroll 1
+  for (int first = 0; first < parts; first += kTogether) {
+    if (first > 0) {
+      sums = SumsOfPart(partials, parts, r, first + lane);
+      get(first);
     }
-    const float weight = lane < count ? Weight(part_m, m) : 0.0f;
-#pragma unroll 16
-    for (int s = 0; s < count; ++s) {
-      const float* record = partials.Record(r, first + s) + kRecordA + lane;
-      const float w = __shfl_sync(0xffffffff, weight, s);
-      l = fmaf(w, __shfl_sync(0xffffffff, part_l, s), l);
+    const float weight = Weight(sums.x, m);
 #pragma unroll
-      for (int i = 0; i < kDim / 32; ++i) {
-        a[i] = fmaf(w, __ldcg(record + 32 * i), a[i]);
-      }
+    for (int s = 0; s < kTogether; ++s) {
+      const float w = __shfl_sync(0xffffffff, weight, s);
+      l = fmaf(w, __shfl_sync(0xffffffff, sums.y, s), l);
+      a.Add(w, rows[s]);
     }
   }
 }
@@ -185,22 +250,21 @@ __device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
                               int bytes_of_a_warp, WarpStates<kWarps>& states,
                               const LaunchParams& params) {
   constexpr int kDim = Config::kDim;
-  const Partials partials(params, tile.first_record, tile.record_stride,
-                          tile.counter, kDim);
+  const Partials<kDim> partials(params, tile.first_record, tile.record_stride,
+                                tile.counter);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float m, l, a[kDim / 32];
+  float m, l;
+  RowOfLane<kDim> a;
   for (int r = warp; r < tile.stored; r += kWarps) {
     MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, m, l, a);
     if (tile.parts == 1) {
       // Padding has been computed, but of no queries.
-      StoreRow<kDim>(tile, r, m, r < tile.valid ? l : 0.0f, a, lane);
+      StoreRow<typename Config::T>(tile, r, m, r < tile.valid ? l : 0.0f, a,
+                                   lane);
     } else if (r < tile.valid) {
       float* record = partials.Record(r, tile.part);
-      if (lane == 0) record[0] = m;
-      if (lane == 1) record[1] = l;
-#pragma unroll
-      for (int i = 0; i < kDim / 32; ++i)
-        record[kRecordA + lane + 32 * i] = a[i];
+      if (lane == 0) *reinterpret_cast<float2*>(record) = make_float2(m, l);
+      a.Put(record + kRecordA, kDim, lane);
     }
   }
   if (tile.parts == 1) return;
@@ -211,10 +275,11 @@ __device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
   for (int r = warp; r < tile.stored; r += kWarps) {
     m = -INFINITY;
     l = 0.0f;
+    a = {};
     if (r < tile.valid) {
       MergeParts<kDim>(partials, tile.parts, r, lane, m, l, a);
     }
-    StoreRow<kDim>(tile, r, m, l, a, lane);
+    StoreRow<typename Config::T>(tile, r, m, l, a, lane);
   }
 }
 
