@@ -39,13 +39,20 @@ struct RowIntervals {
     return r;
   }
 
-  // The union over rows [first, last]: what a tile of rows may touch.
-  constexpr Interval Rows(int64_t first, int64_t last) const {
-    return {Row(first).lo, Row(last).hi};
+  // Of rows [first, last]: the union, what a tile of rows may touch, and the
+  // intersection, columns that need no compare.
+  struct Span {
+    Interval any, all;
+  };
+  constexpr Span RowSpan(int64_t first, int64_t last) const {
+    const Interval top = Row(first), bottom = Row(last);
+    return {{top.lo, bottom.hi}, {bottom.lo, top.hi}};
   }
-  // The intersection over rows [first, last]: columns that need no compare.
+  constexpr Interval Rows(int64_t first, int64_t last) const {
+    return RowSpan(first, last).any;
+  }
   constexpr Interval AllRows(int64_t first, int64_t last) const {
-    return {Row(last).lo, Row(first).hi};
+    return RowSpan(first, last).all;
   }
 
  private:

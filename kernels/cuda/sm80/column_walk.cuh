@@ -65,8 +65,9 @@ __device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
       place.next_first += rows.columns;
       if (looked_at.hi <= 0) break;
     }
-    const Interval seen =
-        Both(rows.Rows(block.first_row, block.last_row), looked_at);
+    const RowIntervals::Span span =
+        rows.RowSpan(block.first_row, block.last_row);
+    const Interval seen = Both(span.any, looked_at);
     if (seen.empty()) continue;
     // Another team begins each segment, or all short ones would be the first's.
     place.column = static_cast<uint32_t>(seen.lo / kCols * kCols +
@@ -84,7 +85,7 @@ __device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
       view.len = rows.columns;
       view.bias_column = s.bias_column;
       view.looked_at = looked_at;
-      view.all = Both(rows.AllRows(block.first_row, block.last_row), looked_at);
+      view.all = Both(span.all, looked_at);
     }
     return place;
   }
