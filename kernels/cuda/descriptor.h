@@ -74,6 +74,7 @@ struct LaunchParams {
   int64_t first_tile = 0;        // that of the first block of threads
   float* scratch = nullptr;      // partial results
   uint32_t* counters = nullptr;  // 0 before and after every launch
+  TileRun first_run;  // mostly the only one; nothing is as near as parameters
   alignas(128) std::byte inline_blob[kInlineBytes];
 };
 static_assert(sizeof(LaunchParams) <= 4096, "what every GPU takes");

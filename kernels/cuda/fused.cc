@@ -179,6 +179,7 @@ absl::Status Enqueue(const Launch& launch, LaunchParams params, const Gpu& gpu,
   const Kernel& kernel = launch.kernel();
   params.runs = launch.runs();
   params.num_runs = launch.num_runs();
+  params.first_run = launch.first_run();
   for (int64_t first = 0; first < launch.tiles(); first += kMostTiles) {
     params.first_tile = first;
     const int64_t tiles = std::min(launch.tiles() - first, kMostTiles);

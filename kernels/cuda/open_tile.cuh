@@ -12,12 +12,14 @@
 
 namespace attnd::cuda {
 
-struct TileDescription {
+struct alignas(16) TileDescription {
   // A problem that has more leaves them where they are.
   static constexpr int kSegments = 2;
   DeviceProblem problem;
   DeviceSegment segments[kSegments];
 };
+static_assert(sizeof(DeviceProblem) % 16 == 0 &&
+              sizeof(DeviceSegment) % 16 == 0);
 
 struct OpenTile {
   const DeviceProblem* problem;
@@ -25,10 +27,10 @@ struct OpenTile {
   int64_t first_record, first_counter;
   BlobOffset maps;
   bool has_o_map;
-  int64_t row_blocks;
-  int64_t heads_together;
+  uint32_t row_blocks;
+  uint32_t heads_together;
   int32_t parts;
-  int64_t index;  // in the run
+  uint32_t index;  // in the run
 
   __device__ Sequence sequence(const std::byte* blob, int64_t b) const {
     return MakeSequence(blob, *problem, segments, b);
@@ -36,17 +38,13 @@ struct OpenTile {
 };
 
 struct Quotient {
-  int64_t quotient, remainder;
+  uint32_t quotient, remainder;
 };
-// Of non-negative numbers, which nearly always fit 32 bits.
-__device__ inline Quotient Divide(int64_t a, int64_t b) {
-  if (b == 1) return {a, 0};
-  if (a < b) return {0, a};
-  if (((a | b) >> 32) == 0) {
-    const uint32_t q = static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
-    return {q, a - q * b};
-  }
-  return {a / b, a % b};
+// Of counts of tiles, heads or rows, which fit 32 bits. A GPU has no
+// instruction for it, and mostly one of the first two holds.
+__device__ inline Quotient Divide(uint32_t a, uint32_t b) {
+  const uint32_t quotient = a < b ? 0 : b == 1 ? a : a / b;
+  return {quotient, a - quotient * b};
 }
 
 // The last of the runs that begin at `tile` or before; a warp's lanes look at
@@ -78,27 +76,54 @@ struct WarpTeam {
   __device__ static void Sync() { __syncwarp(); }
 };
 
-// Copies whole 16-byte words; both sides are aligned so.
-template <class Team, class T>
-__device__ void CopyTogether(const std::byte* from, int count, T* to) {
-  static_assert(sizeof(T) % 16 == 0);
-  const int words = count * static_cast<int>(sizeof(T) / 16);
-#pragma unroll 1
-  for (int i = Team::Thread(); i < words; i += Team::kSize) {
-    reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+// A description on its way to shared memory: a run's problem, and its segments
+// if they are few. All words are under way at once, each in a register of a
+// thread of the team.
+template <class Team>
+class DescriptionCopy {
+ public:
+  __device__ DescriptionCopy(const std::byte* blob, const TileRun& run) {
+    const auto* problem = At<uint4>(blob, run.problem);
+    const auto* segments = At<uint4>(blob, run.segments);
+    count_ = kProblemWords + (run.num_segments <= TileDescription::kSegments
+                                  ? run.num_segments * kSegmentWords
+                                  : 0);
+    ForEach([&](int i, uint4& word) {
+      word = i < kProblemWords ? problem[i] : segments[i - kProblemWords];
+    });
   }
-}
+  // Nobody may still read `description`; it is there after a barrier.
+  __device__ void Put(TileDescription& description) {
+    ForEach([&](int i, const uint4& word) {
+      reinterpret_cast<uint4*>(&description)[i] = word;
+    });
+  }
+
+ private:
+  static constexpr int kProblemWords = sizeof(DeviceProblem) / 16;
+  static constexpr int kSegmentWords = sizeof(DeviceSegment) / 16;
+  static constexpr int kTurns =
+      (sizeof(TileDescription) / 16 + Team::kSize - 1) / Team::kSize;
+
+  template <class Do>
+  __device__ void ForEach(const Do& what) {
+#pragma unroll
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const int i = Team::Thread() + turn * Team::kSize;
+      if (i < count_) what(i, words_[turn]);
+    }
+  }
+
+  int count_;
+  uint4 words_[kTurns];
+};
 
 // Brings a run's problem to shared memory. For all threads of the team; nobody
 // may still read `description`.
 template <class Team>
 __device__ void Describe(const std::byte* blob, const TileRun& run,
                          TileDescription& description) {
-  CopyTogether<Team>(blob + run.problem, 1, &description.problem);
-  if (run.num_segments <= TileDescription::kSegments) {
-    CopyTogether<Team>(blob + run.segments, run.num_segments,
-                       description.segments);
-  }
+  DescriptionCopy<Team>(blob, run).Put(description);
   Team::Sync();  // all have the description
 }
 
@@ -113,32 +138,24 @@ __device__ inline OpenTile MakeOpenTile(const std::byte* blob,
           run.first_counter,
           run.maps,
           run.has_o_map,
-          run.row_blocks,
-          run.heads_together,
+          static_cast<uint32_t>(run.row_blocks),
+          static_cast<uint32_t>(run.heads_together),
           run.parts,
-          tile - run.first_tile};
+          static_cast<uint32_t>(tile - run.first_tile)};
 }
 
-template <class Team>
-__device__ OpenTile FindTile(const std::byte* blob, BlobOffset runs_at,
-                             int num_runs, int64_t tile,
-                             TileDescription& description) {
-  const TileRun* runs = At<TileRun>(blob, runs_at);
-  const TileRun run = runs[FindRun(runs, num_runs, tile)];
-  Describe<Team>(blob, run, description);
-  return MakeOpenTile(blob, run, tile, description);
-}
 // For all kThreads of the block; nobody may still read `description`.
 template <int kThreads>
 __device__ OpenTile FindTile(const LaunchParams& params, int64_t tile,
                              TileDescription& description) {
-  using Team = BlockTeam<kThreads>;
-  // Apart, so that the compiler knows where each of them reads from.
-  return params.blob == nullptr
-             ? FindTile<Team>(params.inline_blob, params.runs, params.num_runs,
-                              tile, description)
-             : FindTile<Team>(params.blob, params.runs, params.num_runs, tile,
-                              description);
+  const std::byte* blob = BlobOf(params);
+  TileRun run = params.first_run;
+  if (params.num_runs > 1) [[unlikely]] {
+    const TileRun* runs = At<TileRun>(blob, params.runs);
+    run = runs[FindRun(runs, params.num_runs, tile)];
+  }
+  Describe<BlockTeam<kThreads>>(blob, run, description);
+  return MakeOpenTile(blob, run, tile, description);
 }
 
 }  // namespace attnd::cuda

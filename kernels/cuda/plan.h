@@ -57,6 +57,7 @@ class Launch {
   const Kernel& kernel() const { return *kernel_; }
   BlobOffset runs() const { return runs_at_; }
   int32_t num_runs() const { return static_cast<int32_t>(entries_.size()); }
+  const TileRun& first_run() const { return entries_.front().run; }
   int64_t tiles() const { return tiles_; }
   int64_t records() const { return records_; }  // of partial results
   int64_t counters() const { return kernel_->persistent ? 1 : counters_; }

@@ -18,10 +18,10 @@ inline constexpr int64_t kMostParts = 64;
 
 // Columns of a part of a sequence; whole tiles.
 constexpr int64_t PartColumns(int64_t kv_len) {
+  if (kv_len <= kPartColumns * kMostParts) return kPartColumns;
   constexpr int64_t kTiles = 64;
   const int64_t least = (kv_len + kMostParts - 1) / kMostParts;
-  return least <= kPartColumns ? kPartColumns
-                               : (least + kTiles - 1) / kTiles * kTiles;
+  return (least + kTiles - 1) / kTiles * kTiles;
 }
 constexpr int64_t Parts(int64_t kv_len) {
   if (kv_len <= kPartColumns) return 1;
@@ -99,6 +99,7 @@ constexpr DecodeShape DecodeShapeOf(int dim) {
     case 64:
       return {32, 4, 3, 2};
     case 96:
+      return {16, 4, 3, 2};
     case 128:
       return {16, 4, 3, 2};
     case 192:

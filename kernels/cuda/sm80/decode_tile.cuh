@@ -16,19 +16,22 @@ namespace attnd::cuda::sm80 {
 // of a sequence, of which the first `valid` may see something.
 struct DecodeTile {
   RowBlock block;  // the valid rows, and the part of the columns
-  int64_t first;
+  uint32_t first;
   int valid, stored;
   int part, parts;       // of the columns: which, and how many there are
   int record_stride;     // from a row's partial results to the next row's
   int64_t first_record;  // of the rows' partial results
   int64_t counter;       // of the parts that are done
 
-  __device__ int64_t Row(int r) const {
-    return Divide(first + r, block.sequence.problem->group).quotient;
-  }
+  __device__ int64_t Row(int r) const { return Place(r).quotient; }
   __device__ int64_t Head(int r) const {
-    const int64_t group = block.sequence.problem->group;
-    return block.kv_head * group + Divide(first + r, group).remainder;
+    return block.kv_head * block.sequence.problem->group + Place(r).remainder;
+  }
+
+ private:
+  __device__ Quotient Place(int r) const {
+    return Divide(first + r,
+                  static_cast<uint32_t>(block.sequence.problem->group));
   }
 };
 
@@ -38,10 +41,10 @@ __device__ inline DecodeTile MakeDecodeTile(const std::byte* blob,
                                             const OpenTile& open) {
   const DeviceProblem& p = *open.problem;
   // Heads run fastest: side by side they read whole tokens of K and V.
-  const Quotient head = Divide(open.index, p.kv_heads);
+  const Quotient head = Divide(open.index, static_cast<uint32_t>(p.kv_heads));
   const Quotient row_block = Divide(head.quotient, open.row_blocks);
   const Quotient part = Divide(row_block.quotient, open.parts);
-  const int64_t b = part.quotient;
+  const uint32_t b = part.quotient;
   const Sequence sequence = open.sequence(blob, b);
   DecodeTile tile{};
   tile.block.sequence = sequence;

@@ -60,7 +60,8 @@ class Float32 {
     const OpenTile tile =
         FindTile<Config::kThreads>(params, index, shared_.description);
     const Quotient rows = Divide(tile.index, tile.row_blocks);
-    const Quotient head = Divide(rows.quotient, tile.problem->q_heads);
+    const Quotient head =
+        Divide(rows.quotient, static_cast<uint32_t>(tile.problem->q_heads));
     const DeviceProblem& p = *tile.problem;
     const int64_t b = head.quotient, h = head.remainder;
     const int64_t first_row = (tile.row_blocks - 1 - rows.remainder) * kRows;

@@ -69,7 +69,8 @@ class Prefill {
     // Heads one after another, as K and V of a few stay in the cache; and a
     // head's last rows first, which see the most when the mask is causal.
     const Quotient rows = Divide(tile.index, tile.row_blocks);
-    const Quotient head = Divide(rows.quotient, tile.problem->q_heads);
+    const Quotient head =
+        Divide(rows.quotient, static_cast<uint32_t>(tile.problem->q_heads));
     Begin(tile.sequence(BlobOf(params), head.quotient), head.remainder,
           (tile.row_blocks - 1 - rows.remainder) * kRows);
     float o[kTiles][kDim / 8][4];
@@ -101,9 +102,10 @@ class Prefill {
     };
     const int valid = ours ? within(sequence.q_len) : 0;
     if (threadIdx.x == 0) {
-      shared_.block = {sequence,  Divide(h, p.group).quotient,
-                       first_row, first_row + valid - 1,
-                       0,         sequence.kv_len};
+      shared_.block = {
+          sequence,  Divide(h, static_cast<uint32_t>(p.group)).quotient,
+          first_row, first_row + valid - 1,
+          0,         sequence.kv_len};
       shared_.rule = MakeScoreRule(p, sequence.b, h);
       SetPlain(shared_.rule.plain());
       shared_.head = h;

@@ -117,9 +117,9 @@ class Consumer {
   }
   // S is there: masks it and lets go of K, and of Q if it was the last tile.
   __device__ void TakeS(uint32_t flags, S& s) {
+    if (flags & kLast) LeaveQ();
     if (flags & kMasked) Mask(shared_.columns[k_.index()], row_, lane_, s);
     LeaveK();
-    if (flags & kLast) LeaveQ();
   }
   __device__ void LeaveQ() {
     Leave(shared_.q_rings[number_].empty[q_.index()]);

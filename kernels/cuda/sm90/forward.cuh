@@ -24,8 +24,9 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     shared.k_ring.Init(1, kWarps);
     shared.v_ring.Init(1, kWarps);
     shared.slot_ring.Init(1, kWarps + 2);
-    for (uint64_t& claim : shared.claims) {
-      ptx::BarrierInit(ptx::SharedAddress(&claim), 1);
+    for (int i = 0; i < Config::kSlots; ++i) {
+      ptx::BarrierInit(ptx::SharedAddress(&shared.known[i]), 1);
+      ptx::BarrierInit(ptx::SharedAddress(&shared.claims[i]), 1);
     }
     ptx::FenceBarrierInit();
   }

@@ -35,15 +35,20 @@ __device__ void CopyRows(uint32_t tile, const void* from, int64_t stride,
   __syncwarp();
 }
 
-// Starts copying a tile from one of a problem's maps. The bytes count for
-// `full`, to which they must be announced.
+// Where the copy engine finds a tile. To be known before there is room for it:
+// reading it takes as long as a wait.
+struct Box {
+  const CUtensorMap* map;
+  int token, head, b;
+};
+// Starts copying a tile. The bytes count for `full`, to which they must be
+// announced.
 template <int kPanels, int kTileRows>
-__device__ void StartBox(const CUtensorMap* map, uint32_t to, int token,
-                         int head, int b, uint32_t full) {
+__device__ void StartBox(const Box& box, uint32_t to, uint32_t full) {
 #pragma unroll
   for (int panel = 0; panel < kPanels; ++panel) {
-    ptx::TmaLoad(to + panel * kTileRows * 128, map, 64 * panel, token, head, b,
-                 full);
+    ptx::TmaLoad(to + panel * kTileRows * 128, box.map, 64 * panel, box.token,
+                 box.head, box.b, full);
   }
 }
 
@@ -66,13 +71,12 @@ struct ConsumerRows {
             first + valid < tile.description.problem.q_len) {}
 };
 
-// For a warp: a consumer's rows of Q.
+// For a warp: a consumer's rows of Q, once there is room.
 template <class Config>
-__device__ void LoadQ(const LoadSlot& tile, int consumer, uint32_t to,
-                      uint32_t full, int lane) {
-  const DeviceProblem& p = tile.description.problem;
-  const ConsumerRows rows(tile, consumer);
+__device__ void LoadQ(const LoadSlot& tile, const ConsumerRows& rows,
+                      const Box& box, uint32_t to, uint32_t full, int lane) {
   if (rows.cut) {
+    const DeviceProblem& p = tile.description.problem;
     const auto* from = static_cast<const uint16_t*>(p.q.data) +
                        tile.b * p.q.batch_stride + tile.head * p.q.head_stride +
                        rows.first * p.q.token_stride;
@@ -81,8 +85,7 @@ __device__ void LoadQ(const LoadSlot& tile, int consumer, uint32_t to,
     if (lane == 0) ptx::BarrierArrive(full);
   } else if (lane == 0) {
     ptx::BarrierArriveExpect(full, Config::kQBytes);
-    StartBox<Config::kDimPanels, kConsumerRows>(
-        tile.maps + kMapQ, to, rows.first, tile.head, tile.b, full);
+    StartBox<Config::kDimPanels, kConsumerRows>(box, to, full);
   }
 }
 

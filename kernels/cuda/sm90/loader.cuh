@@ -25,17 +25,17 @@ class Loader {
   __device__ void Run() {
     while (true) {
       const int i = slot_.index();
-      const uint32_t full = ptx::SharedAddress(&shared_.slot_ring.full[i]);
+      const uint32_t full = ptx::SharedAddress(&shared_.known[i]);
       // The first K of a tile of rows comes before the last V of the one
       // before, unless the tile is not known yet.
       const bool known = ptx::BarrierTest(full, slot_.parity());
       if (!__all_sync(0xffffffff, known)) LoadLastV();
       ptx::BarrierWait(full, slot_.parity());
-      const SlotKind kind = shared_.slots[i].kind;
+      const SlotKind kind = shared_.load_slots[i].kind;
       if (kind == SlotKind::kEnd) break;
       slot_.Next();
       if (kind == SlotKind::kFast || kind == SlotKind::kSlow) {
-        Load(i, kind == SlotKind::kSlow);
+        Load(i);
         open_slot_ = i;
       } else {
         LoadLastV();
@@ -48,7 +48,7 @@ class Loader {
  private:
   // Loads K and V in the order in which they are used: K, the next K, V, the
   // next but one K, the next V, ...; all but the last V.
-  __device__ void Load(int slot, bool slow) {
+  __device__ void Load(int slot) {
     LoadSlot& tile = shared_.load_slots[slot];
     WalkPlace here = tile.first;
     bool first = true, claimed = false, entered = true;
@@ -65,7 +65,7 @@ class Loader {
       entered = here.column + kCols >= here.end;
       if (entered) ToNextSegment(tile, here.segment);
       const bool last = entered && !tile.first.valid();
-      LoadK(tile, here, last, slow);
+      LoadK(tile, here, last);
       if (first) {
         LoadLastV();
       } else {
@@ -111,12 +111,14 @@ class Loader {
            place.end - place.column <= kTiles * kCols;
   }
 
-  __device__ void LoadK(const LoadSlot& tile, const WalkPlace& place, bool last,
-                        bool slow) {
+  __device__ void LoadK(const LoadSlot& tile, const WalkPlace& place,
+                        bool last) {
     const int i = k_.index();
     const uint32_t to = ptx::SharedAddress(shared_.k[i]);
     const uint32_t full = ptx::SharedAddress(&shared_.k_ring.full[i]);
     const bool padded = place.column + kCols > place.padding;
+    const Box box{tile.maps + KMap(place.segment), place.column, tile.kv_head,
+                  tile.b};
     Stagger();
     ptx::BarrierWait(ptx::SharedAddress(&shared_.k_ring.empty[i]),
                      k_.parity() ^ 1);
@@ -126,11 +128,9 @@ class Loader {
           tile.sequence.segment(place.segment).k,
           tile.description.problem.head_dim, to, lane_);
     } else if (lane_ == 0) {
-      StartBox<Config::kDimPanels, kCols>(tile.maps + KMap(place.segment), to,
-                                          place.column, tile.kv_head, tile.b,
-                                          full);
+      StartBox<Config::kDimPanels, kCols>(box, to, full);
     }
-    Describe(tile, place, last, padded, slow, shared_.columns[i]);
+    Describe(tile, place, last, padded, shared_.columns[i]);
     __syncwarp();  // the description is written
     if (lane_ == 0) Announce(full, padded ? 0 : Config::kKBytes);
     k_.Next();
@@ -142,9 +142,12 @@ class Loader {
     const ColumnTile<kRows>& columns = shared_.columns[i];
     const uint32_t to = ptx::SharedAddress(shared_.v[i]);
     const uint32_t full = ptx::SharedAddress(&shared_.v_ring.full[i]);
+    const bool padded = columns.flags & kPadded;
+    const Box box{tile.maps + VMap(columns.segment), columns.column,
+                  tile.kv_head, tile.b};
     ptx::BarrierWait(ptx::SharedAddress(&shared_.v_ring.empty[i]),
                      v_.parity() ^ 1);
-    if (columns.flags & kPadded) {
+    if (padded) {
       CopyColumns<Config::kValuePanels, kCols>(
           tile, columns.segment, columns.column,
           tile.sequence.segment(columns.segment).v,
@@ -152,9 +155,7 @@ class Loader {
       if (lane_ == 0) Announce(full, 0);
     } else if (lane_ == 0) {
       Announce(full, Config::kVBytes);
-      StartBox<Config::kValuePanels, kCols>(tile.maps + VMap(columns.segment),
-                                            to, columns.column, tile.kv_head,
-                                            tile.b, full);
+      StartBox<Config::kValuePanels, kCols>(box, to, full);
     }
     v_.Next();
   }
@@ -169,7 +170,7 @@ class Loader {
 
   // Says what the rows see of a tile of columns.
   __device__ void Describe(const LoadSlot& tile, const WalkPlace& place,
-                           bool last, bool padded, bool slow,
+                           bool last, bool padded,
                            ColumnTile<kRows>& columns) const {
     const bool masked =
         place.column < place.all_lo || place.column + kCols > place.all_hi;
@@ -178,7 +179,7 @@ class Loader {
           (last ? kLast : 0) | (masked ? kMasked : 0) | (padded ? kPadded : 0);
       columns.segment = place.segment;
       columns.column = place.column;
-      if (slow) {
+      if (tile.kind == SlotKind::kSlow) {
         columns.bias_column =
             tile.sequence.segment(place.segment).bias_column + place.column;
       }

@@ -19,12 +19,17 @@ class Planner {
   static constexpr int kRows = Config::kRows;
 
   __device__ Planner(const LaunchParams& params, Shared<Config>& shared)
-      : copied_(params.blob != nullptr),
+      : first_(BlobOf(params), params.first_run),
+        copied_(params.blob != nullptr),
         shared_(shared),
         lane_(threadIdx.x % 32),
         planning_(params, shared) {
-    if (lane_ < Config::kSlots) shared.load_slots[lane_].described = 0;
-    __syncwarp();  // no slot has a description
+    if (lane_ < Config::kSlots) {
+      shared.load_slots[lane_].described =
+          lane_ == 0 ? params.first_run.problem : 0;
+    }
+    first_.Put(shared.load_slots[0].description);
+    __syncwarp();  // the first slot has a description, the others have none
   }
 
   __device__ void Run() {
@@ -32,7 +37,12 @@ class Planner {
       LoadSlot& load = shared_.load_slots[slot];
       const OpenTile open =
           planning_.Open(tile, load.described, load.description);
-      if (lane_ == 0) Plan(open, tile, again, load, shared_.slots[slot]);
+      if (lane_ == 0) {
+        const TilePlace place = PlaceOf(open);
+        PlanLoads(open, place, again, load);
+        planning_.TellLoaders(slot);
+        Plan(open, place, tile, load, shared_.slots[slot]);
+      }
       __syncwarp();  // all have the tile
       return IsShort(load);
     });
@@ -45,11 +55,11 @@ class Planner {
     return tile.sequence.kv_len <= kColumns;
   }
 
-  // Finds out what the tile of rows is. For one lane.
-  __device__ void Plan(const OpenTile& open, int64_t index, bool again,
-                       LoadSlot& load, TileSlot& slot) const {
+  // Finds out what the loaders need to know of the tile of rows: first, as
+  // memory is far. For one lane.
+  __device__ void PlanLoads(const OpenTile& open, const TilePlace& place,
+                            bool again, LoadSlot& load) const {
     const DeviceProblem& p = *open.problem;
-    const TilePlace place = PlaceOf(open);
     load.sequence = open.sequence(planning_.blob(), place.b);
     const Sequence& sequence = load.sequence;
     const int first_row = place.row_block * kRows;
@@ -68,8 +78,10 @@ class Planner {
     if (valid > 0) {
       load.first = EnterSegment<Config::kCols>(sequence, first_row, valid, -1);
     }
-    FillSlot(p, place, sequence, load.first.valid(), valid, index, again,
-             open.has_o_map, slot);
+    const bool plain = MakeScoreRule(p, place.b, place.head).plain() && !again;
+    load.kind = !load.first.valid() ? SlotKind::kEmpty
+                : plain             ? SlotKind::kFast
+                                    : SlotKind::kSlow;
   }
   // Rows of the tile that are before `row`.
   __device__ static int Within(int64_t row, int64_t first_row) {
@@ -77,30 +89,28 @@ class Planner {
         min(max(row - first_row, int64_t{0}), int64_t{kRows}));
   }
 
-  // `sees`: some row sees something. What is read comes first, and what is
+  // The same for what consumers need. What is read comes first, and what is
   // written last, or each would wait for the other.
-  __device__ void FillSlot(const DeviceProblem& p, const TilePlace& place,
-                           const Sequence& sequence, bool sees, int valid,
-                           int64_t index, bool again, bool has_o_map,
-                           TileSlot& to) const {
-    const int first_row = place.row_block * kRows;
+  __device__ void Plan(const OpenTile& open, const TilePlace& place,
+                       int64_t index, const LoadSlot& load,
+                       TileSlot& to) const {
+    const DeviceProblem& p = *open.problem;
+    const Sequence& sequence = load.sequence;
+    const int first_row = load.first_row;
     TileSlot slot;
     slot.tile = index;
     slot.rule = MakeScoreRule(p, place.b, place.head);
-    const bool plain = slot.rule.plain() && !again;
-    slot.kind = !sees   ? SlotKind::kEmpty
-                : plain ? SlotKind::kFast
-                        : SlotKind::kSlow;
-    slot.factor = slot.rule.factor(plain);
+    slot.kind = load.kind;
+    slot.factor = slot.rule.factor(slot.kind == SlotKind::kFast);
     slot.overflowed = false;
-    slot.valid = valid;
+    slot.valid = load.valid;
     // What other kernels have done is left alone, but not what pads it.
     const int rows = Within(p.q_len, first_row);
     slot.first_stored =
         IsDecode(sequence.q_len) ? Within(kDecodeRows, first_row) : 0;
     slot.end_stored = Config::Takes(sequence.kv_len) ? rows : 0;
     slot.o_boxed =
-        has_o_map && slot.first_stored == 0 && slot.end_stored == rows;
+        open.has_o_map && slot.first_stored == 0 && slot.end_stored == rows;
     slot.first_row = first_row;
     slot.value_dim = p.value_dim;
     slot.o_dtype = p.o.dtype;
@@ -124,6 +134,8 @@ class Planner {
     to = slot;
   }
 
+  // Mostly of the first tile's problem: on its way while the planner begins.
+  DescriptionCopy<WarpTeam> first_;
   const bool copied_;  // descriptions are in memory, not parameters
   Shared<Config>& shared_;
   const int lane_;

@@ -25,14 +25,15 @@ enum class SlotKind : uint8_t {
 // What a planner keeps, in shared memory; it has few registers.
 template <int kSlots>
 struct PlanningState {
-  int64_t redo[kSlots];  // tiles that are to be done again
-  TileRun run;           // that the last tile was in
-  int64_t run_end;
+  uint32_t redo[kSlots];  // tiles that are to be done again, see TileScheduler
+  uint32_t run_end;       // the launch's tiles that come before the next run's
+  TileRun run;            // that the last tile was in
 };
 
-// For one warp. Shared has `slots`, each with kind, overflowed and tile;
-// `slot_ring`; `claims`, by which a loader says of a slot's tile that it is
-// nearly loaded; `planning`.
+// For one warp. Shared has `slots`, each with kind, overflowed and tile, and
+// `load_slots`, with kind; `slot_ring`, and `known`, by which loaders know
+// of a slot sooner; `claims`, by which a loader says of a slot's tile that it
+// is nearly loaded; `planning`.
 template <class Shared, int kSlots>
 class Planning {
  public:
@@ -42,14 +43,19 @@ class Planning {
         blob_(BlobOf(params)),
         scheduler_(params, shared.planning.redo),
         lane_(threadIdx.x % 32) {
-    if (lane_ == 0) shared.planning.run_end = 0;
-    __syncwarp();  // there is no run
+    if (lane_ == 0) {
+      shared.planning.run = params.first_run;
+      // Where there are others, the run of a tile is looked for.
+      shared.planning.run_end = params.num_runs == 1 ? params.num_tiles : 0;
+    }
+    __syncwarp();  // all see the run
   }
 
   // Fills slots until there are no more tiles. `open` fills one with a tile,
-  // that may be one to be done again, and says whether it is short. No tile is
-  // taken before it is needed, or another block might have had it sooner: not
-  // before the last one is nearly loaded, or the last but one, if it is short.
+  // that may be one to be done again, tells loaders as soon as they can begin,
+  // and says whether the tile is short. No tile is taken before it is needed,
+  // or another block might have had it sooner: not before the last one is
+  // nearly loaded, or the last but one, if it is short.
   template <class Open>
   __device__ void Run(const Open& open) {
     while (true) {
@@ -57,7 +63,8 @@ class Planning {
       const int64_t tile = scheduler_.Next();
       const int slot = filled_.index();
       if (tile >= 0) {
-        if (tile < state().run.first_tile || tile >= state().run_end) {
+        if (tile < state().run.first_tile ||
+            tile - params_.first_tile >= state().run_end) {
           FindRun(tile);
         }
         const bool is_short = open(slot, tile, scheduler_.again());
@@ -83,6 +90,10 @@ class Planning {
     }
     return MakeOpenTile(blob_, state().run, tile, description);
   }
+  // Tells loaders what a slot's tile is. For the lane that has written it.
+  __device__ void TellLoaders(int slot) const {
+    ptx::BarrierArrive(ptx::SharedAddress(&shared_.known[slot]));
+  }
   __device__ BlobOffset problem() const { return state().run.problem; }
   __device__ const std::byte* blob() const { return blob_; }
 
@@ -94,12 +105,14 @@ class Planning {
     const TileRun* runs = At<TileRun>(blob_, params_.runs);
     const int n = cuda::FindRun(runs, params_.num_runs, tile);
     __syncwarp();  // all have left the last run
-    CopyTogether<WarpTeam>(reinterpret_cast<const std::byte*>(runs + n), 1,
-                           &state().run);
     if (lane_ == 0) {
-      state().run_end = n + 1 < params_.num_runs
-                            ? runs[n + 1].first_tile
-                            : params_.first_tile + params_.num_tiles;
+      state().run = runs[n];
+      state().run_end = params_.num_tiles;
+      if (n + 1 < params_.num_runs) {
+        state().run_end = static_cast<uint32_t>(
+            min(runs[n + 1].first_tile - params_.first_tile,
+                int64_t{params_.num_tiles}));
+      }
     }
     __syncwarp();  // all see the run
   }
@@ -124,7 +137,11 @@ class Planning {
     filled_.Next();
   }
   __device__ void Publish(SlotKind kind) {
-    if (lane_ == 0) shared_.slots[filled_.index()].kind = kind;
+    const int slot = filled_.index();
+    if (lane_ == 0) {
+      shared_.slots[slot].kind = shared_.load_slots[slot].kind = kind;
+      TellLoaders(slot);
+    }
     Publish();
   }
   // Waits until the tile that was published `ago` tiles before the next one is

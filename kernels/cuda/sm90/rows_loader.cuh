@@ -21,9 +21,8 @@ class RowsLoader {
   __device__ void Run() {
     while (true) {
       const int i = slot_.index();
-      ptx::BarrierWait(ptx::SharedAddress(&shared_.slot_ring.full[i]),
-                       slot_.parity());
-      const SlotKind kind = shared_.slots[i].kind;
+      ptx::BarrierWait(ptx::SharedAddress(&shared_.known[i]), slot_.parity());
+      const SlotKind kind = shared_.load_slots[i].kind;
       if (kind == SlotKind::kEnd) break;
       if (kind == SlotKind::kFast || kind == SlotKind::kSlow) {
         Load(shared_.load_slots[i]);
@@ -41,18 +40,28 @@ class RowsLoader {
     AcquireMap(tile, kMapQ, lane_);
 #pragma unroll 1
     for (int n = 0; n < Config::kConsumers; ++n) {
-      PrefetchQ<Config>(tile, n, lane_);
+      // What can be loaded now need not be brought nearer.
+      if (!HasRoom(n)) PrefetchQ<Config>(tile, n, lane_);
     }
     Stagger();
     const int i = q_.index();
 #pragma unroll 1
     for (int n = 0; n < Config::kConsumers; ++n) {
       auto& ring = shared_.q_rings[n];
+      const ConsumerRows rows(tile, n);
+      const Box box{tile.maps + kMapQ, rows.first, tile.head, tile.b};
       ptx::BarrierWait(ptx::SharedAddress(&ring.empty[i]), q_.parity() ^ 1);
-      LoadQ<Config>(tile, n, ptx::SharedAddress(shared_.q[i][n]),
+      LoadQ<Config>(tile, rows, box, ptx::SharedAddress(shared_.q[i][n]),
                     ptx::SharedAddress(&ring.full[i]), lane_);
     }
     q_.Next();
+  }
+
+  // Whether a consumer's next buffer is free.
+  __device__ bool HasRoom(int consumer) const {
+    return ptx::BarrierTest(
+        ptx::SharedAddress(&shared_.q_rings[consumer].empty[q_.index()]),
+        q_.parity() ^ 1);
   }
 
   Shared<Config>& shared_;

@@ -16,7 +16,7 @@ class TileScheduler {
  public:
   // `redo` is the scheduler's own, with room for as many tiles as a block can
   // have under way.
-  __device__ TileScheduler(const LaunchParams& params, int64_t* redo)
+  __device__ TileScheduler(const LaunchParams& params, uint32_t* redo)
       : counter_(params.counters),
         first_tile_(params.first_tile),
         tiles_(params.num_tiles),
@@ -26,7 +26,7 @@ class TileScheduler {
   // first.
   __device__ int64_t Next() {
     again_ = waiting_ > 0;
-    if (again_) return redo_[--waiting_];
+    if (again_) return first_tile_ + redo_[--waiting_];
     if (over_) return -1;
     if (begun_ && threadIdx.x % 32 == 0) {
       tile_ = atomicInc(counter_, tiles_ - 1) + gridDim.x;
@@ -44,7 +44,7 @@ class TileScheduler {
 
   // Gives a tile out again.
   __device__ void Again(int64_t tile) {
-    redo_[waiting_++] = tile;
+    redo_[waiting_++] = static_cast<uint32_t>(tile - first_tile_);
     __syncwarp();  // all see it
   }
 
@@ -56,7 +56,7 @@ class TileScheduler {
   const uint32_t tiles_;
   uint32_t tile_ = blockIdx.x;  // of lane 0, the last
   bool begun_ = false, over_ = false;
-  int64_t* const redo_;
+  uint32_t* const redo_;  // from the launch's first tile on
   int waiting_ = 0;
   bool again_ = false;
 };
@@ -74,16 +74,15 @@ struct TilePlace {
 __device__ inline TilePlace PlaceOf(const OpenTile& tile) {
   const auto q_heads = static_cast<uint32_t>(tile.problem->q_heads);
   const auto heads = static_cast<uint32_t>(tile.problem->batch) * q_heads;
-  const auto together = static_cast<uint32_t>(tile.heads_together);
-  const auto row_blocks = static_cast<uint32_t>(tile.row_blocks);
-  auto index = static_cast<uint32_t>(tile.index);
+  const uint32_t together = tile.heads_together, row_blocks = tile.row_blocks;
+  uint32_t index = tile.index;
   // A section that is not whole comes first: the last one ends well only if it
   // has tiles enough.
-  const uint32_t rest = heads % together;
+  const uint32_t rest = Divide(heads, together).remainder;
   uint32_t first_head = 0, width = rest;
   if (index >= rest * row_blocks) {
     index -= rest * row_blocks;
-    const uint32_t section = index / (together * row_blocks);
+    const uint32_t section = Divide(index, together * row_blocks).quotient;
     index -= section * together * row_blocks;
     first_head = rest + section * together;
     width = together;
@@ -91,8 +90,9 @@ __device__ inline TilePlace PlaceOf(const OpenTile& tile) {
   const uint32_t block = index / width;
   const uint32_t any_head = first_head + index - block * width;
   const uint32_t b = any_head / q_heads, head = any_head - b * q_heads;
+  const auto group = static_cast<uint32_t>(tile.problem->group);
   return {static_cast<int>(b), static_cast<int>(head),
-          static_cast<int>(head / static_cast<uint32_t>(tile.problem->group)),
+          static_cast<int>(Divide(head, group).quotient),
           static_cast<int>(row_blocks - 1 - block)};
 }
 

@@ -63,7 +63,8 @@ struct LoadSlot {
   int b, head, kv_head;  // sequence, q head, kv head
   int first_row;
   int16_t valid;  // rows
-  bool copied;    // the maps are in memory, not a parameter
+  SlotKind kind;
+  bool copied;  // the maps are in memory, not a parameter
 };
 
 // O on its way to memory: panels of each warp of the consumers.
@@ -88,6 +89,7 @@ struct alignas(1024) Shared
   Ring<Config::kQBuffers> q_rings[Config::kConsumers];
   Ring<Config::kStages> k_ring, v_ring;
   Ring<Config::kSlots> slot_ring;
+  uint64_t known[Config::kSlots];   // by the planner: to loaders
   uint64_t claims[Config::kSlots];  // by the loader: nearly loaded
   TileSlot slots[Config::kSlots];
   ColumnTile<Config::kRows> columns[Config::kStages];
