@@ -101,7 +101,7 @@ constexpr DecodeShape DecodeShapeOf(int dim) {
     case 96:
       return {16, 4, 3, 2};
     case 128:
-      return {16, 4, 3, 2};
+      return {16, 4, 2, 2};
     case 192:
       return {16, 2, 4, 2};
     default:
