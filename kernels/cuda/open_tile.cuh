@@ -29,6 +29,7 @@ struct OpenTile {
   bool has_o_map;
   uint32_t row_blocks;
   uint32_t heads_together;
+  bool heads_follow;
   int32_t parts;
   uint32_t index;  // in the run
 
@@ -140,6 +141,7 @@ __device__ inline OpenTile MakeOpenTile(const std::byte* blob,
           run.has_o_map,
           static_cast<uint32_t>(run.row_blocks),
           static_cast<uint32_t>(run.heads_together),
+          run.heads_follow,
           run.parts,
           static_cast<uint32_t>(tile - run.first_tile)};
 }

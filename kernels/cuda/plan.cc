@@ -17,21 +17,29 @@ using sm80::TileRows;
 constexpr int64_t kCachedBytes = int64_t{16} << 20;
 // Tiles that are handed out longest first: two for each multiprocessor.
 constexpr int64_t kSectionTiles = 264;
+// Row blocks of a head that is short.
+constexpr int64_t kShortBlocks = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How many q heads take turns, block by block. Those of one K/V head, so that
-// its K and V are read by all blocks at once; of more where a mask makes tiles
-// unlike, so that the last ones of a launch are not a few long ones.
-int64_t HeadsTogether(const Problem& p, int64_t row_blocks) {
-  if (!p.mask.causal && p.mask.left < 0 && p.mask.right < 0) return p.group();
+// How many q heads take turns, block by block: a section. Those of one K/V
+// head, so that its K and V are read by all blocks at once; of more where a
+// mask makes tiles unlike, so that the last ones of a launch are not a few long
+// ones. But where heads are short, and the cache holds fewer of them than give
+// each multiprocessor a tile, reading K and V at once counts for more: they
+// follow one another.
+void SetOrder(const Problem& p, Tiles& tiles) {
+  tiles.heads_together = p.group();
+  const bool alike = !p.mask.causal && p.mask.left < 0 && p.mask.right < 0;
+  if (alike || tiles.row_blocks == 0) return;
   const int64_t kv_bytes =
       PaddedKvLen(p) * (p.head_dim + p.value_dim) * SizeOf(p.dtype());
   const int64_t cached = kCachedBytes / std::max<int64_t>(kv_bytes, 1);
-  const int64_t enough = CeilDiv(kSectionTiles, row_blocks * p.group());
-  return std::clamp<int64_t>(std::min(cached, enough), 1,
-                             std::max<int64_t>(p.batch * p.kv_heads, 1)) *
-         p.group();
+  const int64_t enough = CeilDiv(kSectionTiles, tiles.row_blocks * p.group());
+  const int64_t kv_heads = std::clamp<int64_t>(
+      std::min(cached, enough), 1, std::max<int64_t>(p.batch * p.kv_heads, 1));
+  tiles.heads_together = kv_heads * p.group();
+  tiles.heads_follow = tiles.row_blocks <= kShortBlocks && 2 * cached <= enough;
 }
 
 }  // namespace
@@ -59,8 +67,7 @@ Tiles RowTiles(const Problem& p, const Kernel& kernel) {
   tiles.heads = p.batch * p.q_heads;
   tiles.row_blocks = CeilDiv(p.q_len, kernel.rows);
   tiles.columns = PaddedKvLen(p);
-  tiles.heads_together =
-      tiles.row_blocks == 0 ? 1 : HeadsTogether(p, tiles.row_blocks);
+  SetOrder(p, tiles);
   return tiles;
 }
 
@@ -75,6 +82,7 @@ void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
   run.maps = maps.at;
   run.has_o_map = maps.has_o;
   run.heads_together = tiles.heads_together;
+  run.heads_follow = tiles.heads_follow;
   run.row_blocks = tiles.row_blocks;
   run.parts = static_cast<int32_t>(tiles.parts);
   entries_.push_back({run, tiles});

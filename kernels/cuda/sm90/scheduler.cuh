@@ -68,9 +68,10 @@ struct TilePlace {
   int row_block;
 };
 
-// Heads whose K and V the cache holds together take turns; of each the last
-// rows come first, which see the most when the mask is causal. So the end of a
-// launch is short tiles, not one that is long.
+// Heads whose K and V the cache holds together, a section, take turns; of each
+// the last rows come first, which see the most when the mask is causal. So the
+// end of a launch is short tiles, not one that is long. Where heads follow one
+// another, they do so until the last section.
 __device__ inline TilePlace PlaceOf(const OpenTile& tile) {
   const auto q_heads = static_cast<uint32_t>(tile.problem->q_heads);
   const auto heads = static_cast<uint32_t>(tile.problem->batch) * q_heads;
@@ -87,8 +88,10 @@ __device__ inline TilePlace PlaceOf(const OpenTile& tile) {
     first_head = rest + section * together;
     width = together;
   }
-  const uint32_t block = index / width;
-  const uint32_t any_head = first_head + index - block * width;
+  const bool by_head = tile.heads_follow && first_head + width != heads;
+  const Quotient at = Divide(index, by_head ? row_blocks : width);
+  const uint32_t block = by_head ? at.remainder : at.quotient;
+  const uint32_t any_head = first_head + (by_head ? at.quotient : at.remainder);
   const uint32_t b = any_head / q_heads, head = any_head - b * q_heads;
   const auto group = static_cast<uint32_t>(tile.problem->group);
   return {static_cast<int>(b), static_cast<int>(head),
