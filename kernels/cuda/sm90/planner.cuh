@@ -69,7 +69,6 @@ class Planner {
     load.first_row = first_row;
     load.maps = At<CUtensorMap>(planning_.blob(), open.maps);
     load.copied = copied_;
-    load.described = planning_.problem();
     const bool taken =
         Config::Takes(sequence.kv_len) && !IsDecode(sequence.q_len);
     const int valid = taken ? Within(sequence.q_len, first_row) : 0;

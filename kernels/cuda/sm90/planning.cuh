@@ -83,10 +83,11 @@ class Planning {
 
   // Brings the description of the tile's problem to `description`, which has
   // that of the problem `described`, and says what the tile is.
-  __device__ OpenTile Open(int64_t tile, BlobOffset described,
+  __device__ OpenTile Open(int64_t tile, BlobOffset& described,
                            TileDescription& description) const {
     if (described != state().run.problem) {
       Describe<WarpTeam>(blob_, state().run, description);
+      if (lane_ == 0) described = state().run.problem;
     }
     return MakeOpenTile(blob_, state().run, tile, description);
   }
@@ -94,7 +95,6 @@ class Planning {
   __device__ void TellLoaders(int slot) const {
     ptx::BarrierArrive(ptx::SharedAddress(&shared_.known[slot]));
   }
-  __device__ BlobOffset problem() const { return state().run.problem; }
   __device__ const std::byte* blob() const { return blob_; }
 
  private:
@@ -126,6 +126,7 @@ class Planning {
     if (slot.kind == SlotKind::kFast && slot.overflowed) {
       scheduler_.Again(slot.tile);
     }
+    __syncwarp();  // all have read the slot
     retired_.Next();
   }
   __device__ void Publish() {
