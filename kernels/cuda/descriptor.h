@@ -60,7 +60,7 @@ struct alignas(16) TileRun {
   int64_t heads_together = 1;  // that take turns, of kernels that do so
   int32_t parts = 1;       // that the columns of a row are cut into, at most
   bool has_o_map = false;  // whether O's among `maps` is one
-  // Whether they do so in the last section alone, see PlaceOf.
+  // Whether heads take turns in the last section alone, see sm90's PlaceOf.
   bool heads_follow = false;
 };
 

@@ -22,7 +22,7 @@ constexpr int64_t kShortBlocks = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// How many q heads take turns, block by block: a section. Those of one K/V
+// Sets how many q heads take turns, block by block: a section. Those of one K/V
 // head, so that its K and V are read by all blocks at once; of more where a
 // mask makes tiles unlike, so that the last ones of a launch are not a few long
 // ones. But where heads are short, and the cache holds fewer of them than give

@@ -28,7 +28,7 @@ struct Tiles {
   int64_t columns = 0;         // that one looks at
   int64_t tile_rows = 0;       // of a tile, that have partial results
   int64_t heads_together = 1;  // that take turns
-  bool heads_follow = false;   // one another, until the last of these
+  bool heads_follow = false;   // but one another, until the last so many
 
   int64_t count() const { return heads * row_blocks * parts; }
   int64_t records() const { return parts > 1 ? count() * tile_rows : 0; }
