@@ -72,10 +72,11 @@ class DecodeWarp {
     const int head_dim = p.head_dim, value_dim = p.value_dim;
     const float factor = rule_.factor(plain);
     int load_slot = 0, slot = 0;
-#pragma unroll 1
-    for (int i = 0; i < kStages - 1; ++i) Load(head_dim, value_dim, load_slot);
+    // First, as it would come behind all copies on their way.
     uint32_t q[kDim / 16][4];
     LoadQ(q);
+#pragma unroll 1
+    for (int i = 0; i < kStages - 1; ++i) Load(head_dim, value_dim, load_slot);
 #pragma unroll 1
     while (ToNext()) {
       Load(head_dim, value_dim, load_slot);
