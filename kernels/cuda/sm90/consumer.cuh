@@ -8,7 +8,8 @@
 //     the others     softmax(n+1)  │ softmax(n+2)    │ ...
 //
 // and consumers take turns in issuing products, so that while one's softmax
-// runs the other's products do.
+// runs the other's products do. Where products are short, PV(n) is awaited
+// before softmax(n+1), which then can round P as it goes.
 
 #include <cstdint>
 
@@ -25,6 +26,7 @@ class Consumer {
  public:
   using T = typename Config::T;
   static constexpr int kCols = Config::kCols;
+  static constexpr bool kAwaitsO = Config::kShape.awaits_o;
 
   // `number`: which of the consumers.
   __device__ Consumer(Shared<Config>& shared, int number)
@@ -198,18 +200,29 @@ class Consumer {
       TakeS(flags, s);
       if (begins) [[unlikely]]
         softmax.Begin(s, last);
-      // A branch that waits for all of P: ptxas puts the wait that follows as
-      // early as it can, and would put it before P, but not before a branch.
-      const bool moves = softmax.ExponentiateAhead(s, factor);
-      if (moves) [[unlikely]]
-        softmax.Move(factor, s, shrink);
-      AwaitO(p, o);
+      bool moves;
+      if constexpr (kAwaitsO) {
+        AwaitO(p, o);
+        moves = softmax.ExponentiateAhead(s, factor);
+        RoundP<T>(s, p);
+        if (moves) [[unlikely]] {
+          softmax.Move(factor, s, shrink);
+          RoundP<T>(s, p);
+        }
+      } else {
+        // A branch that waits for all of P: ptxas puts the wait that follows as
+        // early as it can, and would put it before P, but not before a branch.
+        moves = softmax.ExponentiateAhead(s, factor);
+        if (moves) [[unlikely]]
+          softmax.Move(factor, s, shrink);
+        AwaitO(p, o);
+      }
       if (last) [[unlikely]] {
         FinishTile(weights, o);
       } else if (moves) [[unlikely]] {
         ScaleRows(o, shrink);
       }
-      RoundP<T>(s, p);
+      if constexpr (!kAwaitsO) RoundP<T>(s, p);
       lasts = lasts << 1 | (flags & kLast);
     }
     WaitForV();
