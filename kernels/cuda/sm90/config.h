@@ -17,6 +17,9 @@ struct ForwardShape {
   int q_buffers;       // tiles of Q: with two the next is loaded early
   int slots;  // tiles of rows that are known of: worked on, being loaded, next
   int o_panels;  // for O on its way to memory, of a warp; 0: it goes straight
+  // Whether P waits for the P·V before it, and is rounded as it is found; else
+  // both run side by side, and P is rounded when both are over.
+  bool awaits_o;
   int producer_registers;  // of a thread; together at most 65536 a block
   int consumer_registers;
   const char* why;  // this shape, and not another
@@ -34,27 +37,27 @@ inline constexpr int64_t kLong = 1024;
 
 // From small dims to large; README.md has the same as a table.
 inline constexpr ForwardShape kForwardShapes[] = {
-    {64, 64, 0, kLong, 2, 128, 4, 2, 4, 1, 72, 216,
+    {64, 64, 0, kLong, 2, 128, 4, 2, 4, 1, true, 72, 216,
      "128 rows and columns divide the usual lengths; of 192 × 112 a tenth is "
      "not used at 512. Four consumers of 64 columns, which take no turns, are "
      "no faster"},
-    {64, 64, kLong, kAnyLength, 3, 112, 4, 2, 4, 1, 72, 144,
-     "a tenth faster than two consumers; of 128 columns three need 160 "
+    {64, 64, kLong, kAnyLength, 3, 112, 4, 2, 4, 1, true, 72, 144,
+     "a fifth faster than two consumers; of 128 columns three need 160 "
      "registers each, and the producers spill"},
-    {96, 96, 0, kAnyLength, 2, 128, 2, 2, 3, 2, 72, 216,
+    {96, 96, 0, kAnyLength, 2, 128, 2, 2, 3, 2, false, 72, 216,
      "S, P and O of a third consumer do not fit the registers"},
-    {128, 128, 0, kAnyLength, 2, 128, 2, 2, 3, 2, 72, 216,
+    {128, 128, 0, kAnyLength, 2, 128, 2, 2, 3, 2, false, 72, 216,
      "fills the shared memory; with 160 columns there is room for one tile of "
      "Q, and short sequences lose more than long ones gain. Three consumers of "
      "64 or 80 columns are slower"},
-    {192, 128, 0, kAnyLength, 2, 128, 2, 1, 4, 0, 72, 216,
+    {192, 128, 0, kAnyLength, 2, 128, 2, 1, 4, 0, false, 72, 216,
      "as 128, but there is memory for one tile of Q and, with four slots, none "
      "of O; three slots were not tried"},
-    {192, 192, 0, kAnyLength, 2, 96, 2, 1, 4, 1, 72, 216,
+    {192, 192, 0, kAnyLength, 2, 96, 2, 1, 4, 1, false, 72, 216,
      "two tiles of K and V of 112 columns do not fit the shared memory"},
-    {256, 256, 0, kLong, 2, 64, 2, 1, 4, 1, 72, 216,
+    {256, 256, 0, kLong, 2, 64, 2, 1, 4, 1, false, 72, 216,
      "64 columns divide the usual lengths, and leave room for O"},
-    {256, 256, kLong, kAnyLength, 2, 80, 2, 1, 3, 0, 72, 216,
+    {256, 256, kLong, kAnyLength, 2, 80, 2, 1, 3, 0, false, 72, 216,
      "a tenth faster than 64 columns; two tiles of K and V of 96 do not fit "
      "the shared memory"},
 };

@@ -8,7 +8,8 @@
 //     the others     softmax(n+1)  │ softmax(n+2)    │ ...
 //
 // and consumers take turns in issuing products, so that while one's softmax
-// runs the other's products do.
+// runs the other's products do. Where products are short, PV(n) is awaited
+// before softmax(n+1), which then can round P as it goes.
 
 #include <cstdint>
 
@@ -25,6 +26,7 @@ class Consumer {
  public:
   using T = typename Config::T;
   static constexpr int kCols = Config::kCols;
+  static constexpr bool kAwaitsO = Config::kShape.awaits_o;
 
   // `number`: which of the consumers.
   __device__ Consumer(Shared<Config>& shared, int number)
@@ -115,6 +117,13 @@ class Consumer {
   __device__ uint32_t ReadFlags() const {
     return shared_.columns[k_.index()].flags;
   }
+  // Waits for the P·V that was started last, and lets go of its V.
+  __device__ void AwaitO(P& p, O& o) const {
+    ptx::WgmmaWait<0>();
+    ptx::Pin(o);
+    ptx::Pin(p);
+    LeaveV(2);
+  }
   // S is there: masks it and lets go of K, and of Q if it was the last tile.
   __device__ void TakeS(uint32_t flags, S& s) {
     if (flags & kLast) LeaveQ();
@@ -152,7 +161,7 @@ class Consumer {
   __device__ void RunFastTiles(OnlineSoftmax& softmax, O& o) {
     S s;
     P p;
-    float top[2], shrink[2];
+    float shrink[2];
     float factor = shared_.slots[slot_.index()].factor;
     WaitForQ();
     WaitForK();
@@ -161,7 +170,7 @@ class Consumer {
     ptx::WgmmaWait<0>();
     ptx::Pin(s);
     TakeS(flags, s);
-    softmax.Begin(s);
+    softmax.Begin(s, true);
     softmax.Exponentiate(s, factor);
     RoundP<T>(s, p);
     // Bit 0: P is the last of its tile of rows; bit 1: the one before it was.
@@ -184,27 +193,36 @@ class Consumer {
       WaitForV();
       StartO(p, !(lasts & 2), o);
       PassTurn();
-      softmax.SetMostAbove();
+      softmax.SetMost();
+      const bool begins = last || softmax.HasUnseen();
       ptx::WgmmaWait<1>();
       ptx::Pin(s);
       TakeS(flags, s);
-      if (last) [[unlikely]]
-        softmax.Begin(s);
-      // A branch that waits for all of P: ptxas puts the wait that follows as
-      // early as it can, and would put it before P, but not before a branch.
-      const bool moves = softmax.ExponentiateAhead(s, factor, top);
-      if (moves) [[unlikely]]
-        softmax.Move(top, factor, s, shrink);
-      ptx::WgmmaWait<0>();
-      ptx::Pin(o);
-      ptx::Pin(p);
-      LeaveV(2);
+      if (begins) [[unlikely]]
+        softmax.Begin(s, last);
+      bool moves;
+      if constexpr (kAwaitsO) {
+        AwaitO(p, o);
+        moves = softmax.ExponentiateAhead(s, factor);
+        RoundP<T>(s, p);
+        if (moves) [[unlikely]] {
+          softmax.Move(factor, s, shrink);
+          RoundP<T>(s, p);
+        }
+      } else {
+        // A branch that waits for all of P: ptxas puts the wait that follows as
+        // early as it can, and would put it before P, but not before a branch.
+        moves = softmax.ExponentiateAhead(s, factor);
+        if (moves) [[unlikely]]
+          softmax.Move(factor, s, shrink);
+        AwaitO(p, o);
+      }
       if (last) [[unlikely]] {
         FinishTile(weights, o);
       } else if (moves) [[unlikely]] {
         ScaleRows(o, shrink);
       }
-      RoundP<T>(s, p);
+      if constexpr (!kAwaitsO) RoundP<T>(s, p);
       lasts = lasts << 1 | (flags & kLast);
     }
     WaitForV();

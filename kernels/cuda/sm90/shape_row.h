@@ -12,9 +12,9 @@ namespace attnd::cuda::sm90 {
 
 inline constexpr char kShapesHead[] =
     "| D | kv_len | rows × columns | consumers | K and V in stages | Q in "
-    "buffers | O in panels | registers of producers, consumers | why, and not "
-    "otherwise |\n"
-    "|---|---|---|---|---|---|---|---|---|\n";
+    "buffers | O in panels | P waits for O | registers of producers, consumers "
+    "| why, and not otherwise |\n"
+    "|---|---|---|---|---|---|---|---|---|---|\n";
 
 inline std::string ShapeRow(const ForwardShape& shape) {
   std::string dim = absl::StrCat(shape.dim);
@@ -28,8 +28,9 @@ inline std::string ShapeRow(const ForwardShape& shape) {
   return absl::StrCat(
       "| ", dim, " | ", kv_len, " | ", kConsumerRows * shape.consumers, " × ",
       shape.cols, " | ", shape.consumers, " | ", shape.stages, " | ",
-      shape.q_buffers, " | ", shape.o_panels, " | ", shape.producer_registers,
-      ", ", shape.consumer_registers, " | ", shape.why, " |\n");
+      shape.q_buffers, " | ", shape.o_panels, " | ",
+      shape.awaits_o ? "yes" : "no", " | ", shape.producer_registers, ", ",
+      shape.consumer_registers, " | ", shape.why, " |\n");
 }
 
 }  // namespace attnd::cuda::sm90

@@ -6,11 +6,12 @@
 //
 // P = 2^(c (s - m)), where c brings scores to units of log2. m need not be the
 // largest score, only near it. So P of a tile does not wait for the tile's
-// largest score, it is found from the m of the tiles before; and only where a
-// score turns out to be too far above is m moved, and all that was multiplied
-// by 2^(-c m) corrected. Too far is where P is above 2^kMostPLog2, or above
-// 2^kMostWeightLog2 of the sum: P of the largest score is 1 or one of many, and
-// what it loses when it is rounded stays small.
+// largest score, it is found from the m of the tiles before; and only where P
+// turns out to be too large is m moved, and all that was multiplied by
+// 2^(-c m) corrected. That is looked for in sums of a few P each, which are
+// needed anyway: a sum is too large above kMostP, or above 1 and twice what the
+// lane has summed up before. So P of the largest score is 1 or one of several,
+// and what it loses when it is rounded stays small.
 
 #include <cmath>
 
@@ -19,8 +20,7 @@
 
 namespace attnd::cuda::sm90 {
 
-inline constexpr float kMostPLog2 = 8.0f;
-inline constexpr float kMostWeightLog2 = -3.0f;
+inline constexpr float kMostP = 256.0f;  // f16 has it, and far more
 // Of c m: beyond, what it loses by rounding is itself of the size of scores.
 inline constexpr float kMostLog2 = 0x1p20f;
 
@@ -33,29 +33,34 @@ __device__ void ScaleRows(float (&o)[kCount], const float (&by)[2]) {
 struct OnlineSoftmax {
   float m[2] = {-INFINITY, -INFINITY};  // not scaled; -inf: nothing seen
   float l[2] = {0.0f, 0.0f};            // this lane's part of the sum
-  float most_above[2];                  // m, in units of log2, before it moves
+  float most[2];  // that a sum of P may come to before m moves
 
   // What follows from the sums so far. To be called before each tile but the
   // first.
-  __device__ void SetMostAbove() {
+  __device__ void SetMost() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float most = ptx::Log2(QuadSum(l[r])) + kMostWeightLog2;
-      most_above[r] =
-          m[r] == -INFINITY ? -INFINITY : fmaxf(fminf(most, kMostPLog2), 0.0f);
+      most[r] = fminf(fmaxf(2.0f * l[r], 1.0f), kMostP);
     }
   }
+  // Whether a row of the warp has seen nothing yet.
+  __device__ bool HasUnseen() const {
+    return __any_sync(0xffffffff, fminf(m[0], m[1]) == -INFINITY);
+  }
 
-  // With a row's first tile: m is the largest score.
+  // With the first tile of all rows, or else with the first that some row sees
+  // something of: m is the largest score, and P at most 1.
   template <int kCount>
-  __device__ void Begin(const float (&s)[kCount]) {
+  __device__ void Begin(const float (&s)[kCount], bool first) {
     float top[2] = {-INFINITY, -INFINITY};
     RaiseTop(s, top);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      m[r] = QuadMax(top[r]);
-      l[r] = 0.0f;
-      most_above[r] = kMostPLog2;  // no score of the tile is
+      top[r] = QuadMax(top[r]);
+      const bool begins = first || m[r] == -INFINITY;
+      m[r] = begins ? top[r] : m[r];
+      l[r] = first ? 0.0f : l[r];
+      most[r] = begins ? kMostP : most[r];
     }
   }
 
@@ -79,68 +84,39 @@ struct OnlineSoftmax {
   template <int kCount>
   __device__ void Exponentiate(float (&s)[kCount], float c) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float base = Base(r, c);
-      float sum[2] = {0.0f, 0.0f};
-#pragma unroll
-      for (int n = 0; n < kCount; n += 4) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          s[n + 2 * r + i] = ptx::Exp2(fmaf(s[n + 2 * r + i], c, -base));
-          sum[i] += s[n + 2 * r + i];
-        }
-      }
-      l[r] += sum[0] + sum[1];
-    }
+    for (int r = 0; r < 2; ++r) ExponentiateRow(s, r, c);
   }
 
-  // Scores become P, with the m of the tiles before; `top` is what is the
-  // largest of this lane's. Whether m is too far below a score, or a sum has
-  // overflowed, in a row of the warp: then Move is to be called.
+  // Scores become P, with the m of the tiles before. Whether P may be too large
+  // in a row of the warp: then Move is to be called.
   template <int kCount>
-  __device__ bool ExponentiateAhead(float (&s)[kCount], float c,
-                                    float (&top)[2]) {
-    bool moves = false;
+  __device__ bool ExponentiateAhead(float (&s)[kCount], float c) {
+    bool above = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float base = Base(r, c);
-      float most[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f};
-#pragma unroll
-      for (int n = 0; n < kCount; n += 4) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          float& x = s[n + 2 * r + i];
-          most[i] = fmaxf(most[i], x);
-          x = ptx::Exp2(fmaf(x, c, -base));
-          sum[i] += x;
-        }
-      }
-      top[r] = fmaxf(most[0], most[1]);
-      l[r] += sum[0] + sum[1];
-      moves =
-          moves || fmaf(top[r], c, -base) > most_above[r] || !(l[r] < INFINITY);
+      const float sum = ExponentiateRow(s, r, c);
+      above = above || sum > most[r];
     }
-    return __any_sync(0xffffffff, moves);
+    return __any_sync(0xffffffff, above);
   }
 
-  // Moves m to `top`, this lane's largest scores, where they are too far above,
-  // and corrects P and l. What was summed up of V before is to be multiplied by
-  // `shrink`.
+  // Moves m to the largest score, which P tells, of rows in which P is too
+  // large, and corrects P and l. What was summed up of V before is to be
+  // multiplied by `shrink`.
   template <int kCount>
-  __device__ void Move(float (&top)[2], float c, float (&p)[kCount],
-                       float (&shrink)[2]) {
-    float shrink_p[2];
+  __device__ void Move(float c, float (&p)[kCount], float (&shrink)[2]) {
+    float top[2] = {0.0f, 0.0f};
+    RaiseTop(p, top);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
+      const bool moves = QuadMax(top[r] > most[r] ? 1.0f : 0.0f) > 0.0f;
       const float base = Base(r, c);
-      top[r] = QuadMax(top[r]);
-      const bool moves = fmaf(top[r], c, -base) > most_above[r];
-      shrink_p[r] = moves ? ptx::Exp2(base - __fmul_rn(top[r], c)) : 1.0f;
-      shrink[r] = moves ? Shrink(m[r], top[r], c) : 1.0f;
-      m[r] = moves ? top[r] : m[r];
-      l[r] *= shrink_p[r];
+      const float by = ptx::Log2(QuadMax(top[r])) * ptx::Reciprocal(c);
+      m[r] = moves ? m[r] + by : m[r];
+      shrink[r] = moves ? ptx::Exp2(base - Base(r, c)) : 1.0f;
+      l[r] *= shrink[r];
     }
-    ScaleRows(p, shrink_p);
+    ScaleRows(p, shrink);
   }
 
   // Whether row r has met scores so large, once multiplied by c, that they
@@ -153,6 +129,25 @@ struct OnlineSoftmax {
   }
 
  private:
+  // Scores of row r become P; the largest of the sums that it is summed up in.
+  // For all tiles, as the order of a sum shows in its last bit, and whether a
+  // tile is a block's first or comes after another must not.
+  template <int kCount>
+  __device__ float ExponentiateRow(float (&s)[kCount], int r, float c) {
+    const float base = Base(r, c);
+    float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+    for (int n = 0; n < kCount; n += 4) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        float& x = s[n + 2 * r + i];
+        x = ptx::Exp2(fmaf(x, c, -base));
+        sum[n / 4 % 2 * 2 + i] += x;
+      }
+    }
+    l[r] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    return fmaxf(fmaxf(sum[0], sum[1]), fmaxf(sum[2], sum[3]));
+  }
   // To the largest of this lane's scores of each row, if that is higher.
   template <int kCount>
   __device__ static void RaiseTop(const float (&s)[kCount], float (&top)[2]) {

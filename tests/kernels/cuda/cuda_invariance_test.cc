@@ -187,6 +187,42 @@ TEST_P(CudaInvarianceTest, ASequenceAloneGivesTheBitsItGivesInABatch) {
 INSTANTIATE_TEST_SUITE_P(Cuda, CudaInvarianceTest,
                          ::testing::ValuesIn(InvarianceShapes()), ShapeName);
 
+class CudaFollowingTest : public DeviceTest,
+                          public ::testing::WithParamInterface<int64_t> {};
+
+// Where there are more tiles than a GPU has multiprocessors, some follow others
+// without a pause; of one problem alone none does.
+TEST_P(CudaFollowingTest, TilesThatFollowOthersHaveTheSameBits) {
+  constexpr int kCopies = 80;
+  for (DType dtype : {DType::kF16, DType::kBF16}) {
+    for (int64_t kv_len : {90, 500, 1300}) {
+      const DenseShape shape = {.dtype = dtype,
+                                .q_len = 200,
+                                .kv_len = kv_len,
+                                .q_heads = 2,
+                                .dim = GetParam(),
+                                .mask = {.causal = kv_len == 500}};
+      DenseProblem alone(8, shape);
+      const Bits expected = Forward(device(), alone);
+      std::vector<std::unique_ptr<DenseProblem>> copies;
+      std::vector<ForwardArgs> group;
+      for (int i = 0; i < kCopies; ++i) {
+        copies.push_back(std::make_unique<DenseProblem>(8, shape));
+        group.push_back(copies.back()->args);
+      }
+      const auto counts = device().Forward(group);
+      ASSERT_TRUE(counts.ok()) << counts.status();
+      for (const auto& copy : copies) {
+        ASSERT_TRUE(copy->o.bytes() == expected.first) << kv_len;
+        ASSERT_TRUE(copy->lse.bytes() == expected.second) << kv_len;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dims, CudaFollowingTest,
+                         ::testing::Values(64, 96, 128, 192, 256));
+
 // Tiles of every kind, few and many, and rows whose columns are cut.
 std::vector<DenseShape> RepeatedShapes() {
   std::vector<DenseShape> shapes;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/reference/reference.h"
+#include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/cuda/device_runner.h"
 #include "tests/kernels/one_hot_problem.h"
@@ -16,10 +17,12 @@
 namespace attnd {
 namespace {
 
+using testing::CheckResults;
 using testing::DenseProblem;
 using testing::DenseShape;
 using testing::DeviceTest;
 using testing::OneHotProblem;
+using testing::Slack;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
@@ -131,7 +134,55 @@ TEST_F(CudaNumbersTest, BiasMayHideWholeTilesAndWholeRows) {
   }
 }
 
-// A NaN of one sequence and head stays there.
+// Scores that rise by `rise` from one run of columns to the next, by all of it,
+// against it, by a quarter and not at all in rows side by side.
+void AddRise(DenseProblem& problem, double rise) {
+  constexpr int64_t kRun = 50;
+  constexpr double kSlopes[] = {1, -1, 0.25, 0};
+  problem.args.problem.scale = 1.0f;
+  for (int64_t i = 0; i < problem.q.tokens(); ++i) {
+    for (int64_t d = 0; d < problem.q.dim(); ++d) {
+      problem.q.Set(0, i, 0, d, problem.q.Get(0, i, 0, d) / problem.q.dim());
+    }
+    problem.q.Set(0, i, 0, 0, kSlopes[i % 4]);
+  }
+  for (int64_t j = 0; j < problem.k.tokens(); ++j) {
+    problem.k.Set(0, j, 0, 0, rise * static_cast<double>(j / kRun));
+  }
+}
+
+// What scores are exponentiated relative to has to move: never, once in a
+// while, with every tile, by far; in rows that saw something from the start and
+// in such that begin tiles later.
+TEST_F(CudaNumbersTest, ScoresMayRiseFromTileToTile) {
+  const Mask windows[] = {{}, {.causal = true}, {.left = 30, .right = 20}};
+  for (DType dtype : {DType::kF16, DType::kBF16}) {
+    for (int64_t dim : {64, 96, 128, 256}) {
+      for (int64_t kv_len : {430, 1200}) {
+        for (double rise : {1.5, 6.0, 30.0}) {
+          for (const Mask& mask : windows) {
+            DenseProblem problem(4, {.dtype = dtype,
+                                     .q_len = 140,
+                                     .kv_len = kv_len,
+                                     .dim = dim,
+                                     .mask = mask});
+            AddRise(problem, rise);
+            const auto counts = device().Forward({&problem.args, 1});
+            ASSERT_TRUE(counts.ok()) << counts.status();
+            EXPECT_TRUE(CheckResults(problem.args.problem, dtype,
+                                     problem.o.Values(), problem.lse.Values(),
+                                     Slack::kApproximations))
+                << "dtype " << static_cast<int>(dtype) << " dim " << dim
+                << " kv_len " << kv_len << " rise " << rise << " causal "
+                << mask.causal << " left " << mask.left;
+          }
+        }
+      }
+    }
+  }
+}
+
+// A NaN of one sequence and head stays there, and is not lost.
 TEST_F(CudaNumbersTest, NanStaysInItsSequenceAndHead) {
   constexpr int64_t kLen = 130;
   for (DType dtype : kTypes) {
@@ -153,8 +204,11 @@ TEST_F(CudaNumbersTest, NanStaysInItsSequenceAndHead) {
     Run(clean);
     for (int64_t b = 0; b < 2; ++b) {
       for (int64_t h = 0; h < 4; ++h) {
-        if (b == 0 && h >= 2) continue;  // the K/V head that has them
         for (int64_t i = 0; i < kLen; ++i) {
+          if (b == 0 && h >= 2) {  // the K/V head that has them
+            ASSERT_TRUE(std::isnan(problem.lse.Get(b, h, i)));
+            continue;
+          }
           ASSERT_EQ(problem.lse.Get(b, h, i), clean.lse.Get(b, h, i));
           ASSERT_EQ(problem.o.Get(b, i, h, 0), clean.o.Get(b, i, h, 0));
         }
