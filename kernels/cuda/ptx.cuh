@@ -19,6 +19,15 @@ __device__ inline void CpAsync16(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)
                : "memory");
 }
+// The same of memory that is read once: what else is in the L2 cache stays.
+__device__ inline void CpAsync16Once(uint32_t to, const void* from) {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+  asm volatile(
+      "cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to),
+      "l"(from), "l"(policy)
+      : "memory");
+}
 // Copies `bytes` (0..16) to 16 bytes of shared memory and zeros the rest. Both
 // addresses are multiples of 16.
 __device__ inline void CpAsync16(uint32_t to, const void* from, int bytes) {

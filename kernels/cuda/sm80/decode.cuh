@@ -123,11 +123,12 @@ class DecodeWarp {
       const int valid =
           static_cast<int>(min(source_.len - column, int64_t{kCols}));
       const uint32_t k = ring_ + 2 * slot * kTileBytes;
-      LoadTile<kDim, kCols, 32>(k, source_.k + column * source_.k_stride,
-                                source_.k_stride, valid, head_dim, lane_);
-      LoadTile<kDim, kCols, 32>(k + kTileBytes,
-                                source_.v + column * source_.v_stride,
-                                source_.v_stride, valid, value_dim, lane_);
+      LoadTile<kDim, kCols, 32, Reads::kOnce>(
+          k, source_.k + column * source_.k_stride, source_.k_stride, valid,
+          head_dim, lane_);
+      LoadTile<kDim, kCols, 32, Reads::kOnce>(
+          k + kTileBytes, source_.v + column * source_.v_stride,
+          source_.v_stride, valid, value_dim, lane_);
     }
     ptx::CpAsyncCommit();
     slot = slot + 1 == kStages ? 0 : slot + 1;

@@ -52,15 +52,47 @@ __device__ uint4 LoadChunkSlowly(const T* from, int count) {
   return chunk;
 }
 
-// Starts copying rows [0, kRows) of `dim` elements to a tile; rows from `valid`
-// on, and columns from `dim` on, become 0. `thread` is one of kThreads that do
-// so together. To be committed and waited for as cp.async.
-template <int kDim, int kRows, int kThreads, class T>
+// Threads that copy a row: a power of two, so that each keeps to its chunk.
+template <int kDim>
+constexpr int kThreadsAcross = kDim <= 64    ? 8
+                               : kDim <= 128 ? 16
+                                             : 32;
+
+// Whether a tile is all that will be read of these rows.
+enum class Reads { kAgain, kOnce };
+
+// Starts copying rows [0, kRows), of kDim elements and aligned to 16 bytes, to
+// a tile. `thread` is one of kThreads that do so together. To be committed and
+// waited for as cp.async.
+template <int kDim, int kRows, int kThreads, Reads kReads, class T>
+__device__ void LoadWholeTile(uint32_t tile, const T* from, int64_t stride,
+                              int thread) {
+  using Layout = TileLayout<kDim>;
+  constexpr int kAcross = kThreadsAcross<kDim>;
+  constexpr int kStep = kThreads / kAcross;  // rows
+  const int chunk = thread % kAcross, first = thread / kAcross;
+  if (chunk >= Layout::kChunks) return;
+  const T* source = from + first * stride + 8 * chunk;
+  const uint32_t to = tile + Layout::Offset(first, chunk);
+#pragma unroll
+  for (int i = 0; i < kRows / kStep; ++i) {
+    if constexpr (kReads == Reads::kOnce) {
+      ptx::CpAsync16Once(Layout::RowsOn(to, i * kStep), source);
+    } else {
+      ptx::CpAsync16(Layout::RowsOn(to, i * kStep), source);
+    }
+    source += kStep * stride;
+  }
+}
+
+// The same of `dim` elements a row, aligned or not; rows from `valid` on, and
+// columns from `dim` on, become 0.
+template <int kDim, int kRows, int kThreads, Reads kReads = Reads::kAgain,
+          class T>
 __device__ void LoadTile(uint32_t tile, const T* from, int64_t stride,
                          int valid, int dim, int thread) {
   using Layout = TileLayout<kDim>;
-  // Threads of a row: a power of two, so that each keeps to its chunk.
-  constexpr int kAcross = kDim <= 64 ? 8 : kDim <= 128 ? 16 : 32;
+  constexpr int kAcross = kThreadsAcross<kDim>;
   constexpr int kStep = kThreads / kAcross;  // rows
   static_assert(kThreads % kAcross == 0);
   static_assert(kRows % kStep == 0);
@@ -78,11 +110,7 @@ __device__ void LoadTile(uint32_t tile, const T* from, int64_t stride,
       source += kStep * stride;
     }
   } else if (valid >= kRows && count == 8) {
-#pragma unroll
-    for (int i = 0; i < kRows / kStep; ++i) {
-      ptx::CpAsync16(Layout::RowsOn(to, i * kStep), source);
-      source += kStep * stride;
-    }
+    LoadWholeTile<kDim, kRows, kThreads, kReads>(tile, from, stride, thread);
   } else {
 #pragma unroll 1
     for (int row = first; row < kRows; row += kStep) {
