@@ -64,6 +64,17 @@ struct alignas(16) TileRun {
   bool heads_follow = false;
 };
 
+// What blocks that decode need to read Q and their first columns of K and V,
+// before they know anything else. Of a launch of one problem, whose sequences
+// have all its lengths and whose rows can be copied whole.
+struct ReadAhead {
+  ConstTensorView q, k, v;
+  uint32_t kv_heads = 0, group = 0;
+  uint32_t rows = 0;          // of Q, of all q heads of a K/V head
+  uint32_t columns = 0;       // of K and V; 0: nothing is read ahead
+  uint32_t part_columns = 0;  // of a block
+};
+
 // What a grouped kernel gets. A small block travels in here, a larger one is
 // copied to memory before the launch.
 inline constexpr int kInlineBytes = 3840;
@@ -77,6 +88,7 @@ struct LaunchParams {
   float* scratch = nullptr;      // partial results
   uint32_t* counters = nullptr;  // 0 before and after every launch
   TileRun first_run;  // mostly the only one; nothing is as near as parameters
+  ReadAhead ahead;
   alignas(128) std::byte inline_blob[kInlineBytes];
 };
 static_assert(sizeof(LaunchParams) <= 4096, "what every GPU takes");

@@ -82,7 +82,9 @@ class Plan {
       AddRows(args, problem, Sm80(Kind::kPrefill, p));
     }
     if (kinds.decode) {
-      LaunchOf(Sm80(Kind::kDecode, p)).Add(blob_, problem, DecodeTiles(p));
+      Launch& launch = LaunchOf(Sm80(Kind::kDecode, p));
+      launch.Add(blob_, problem, DecodeTiles(p), {},
+                 DecodeAhead(p, launch.kernel()));
     }
   }
 
@@ -180,6 +182,7 @@ absl::Status Enqueue(const Launch& launch, LaunchParams params, const Gpu& gpu,
   params.runs = launch.runs();
   params.num_runs = launch.num_runs();
   params.first_run = launch.first_run();
+  params.ahead = launch.ahead();
   for (int64_t first = 0; first < launch.tiles(); first += kMostTiles) {
     params.first_tile = first;
     const int64_t tiles = std::min(launch.tiles() - first, kMostTiles);

@@ -146,18 +146,43 @@ __device__ inline OpenTile MakeOpenTile(const std::byte* blob,
           static_cast<uint32_t>(tile - run.first_tile)};
 }
 
-// For all kThreads of the block; nobody may still read `description`.
+// Finds a block's tile in two steps, between which what describes it is on its
+// way. For all kThreads of the block.
+template <int kThreads>
+class TileFinder {
+ public:
+  __device__ TileFinder(const LaunchParams& params, int64_t tile)
+      : blob_(BlobOf(params)),
+        tile_(tile),
+        run_(RunOf(params, tile)),
+        copy_(blob_, run_) {}
+
+  // Nobody may still read `description`.
+  __device__ OpenTile Open(TileDescription& description) {
+    copy_.Put(description);
+    __syncthreads();  // all have the description
+    return MakeOpenTile(blob_, run_, tile_, description);
+  }
+
+ private:
+  __device__ static TileRun RunOf(const LaunchParams& params, int64_t tile) {
+    if (params.num_runs == 1) [[likely]]
+      return params.first_run;
+    const TileRun* runs = At<TileRun>(BlobOf(params), params.runs);
+    return runs[FindRun(runs, params.num_runs, tile)];
+  }
+
+  const std::byte* blob_;
+  const int64_t tile_;
+  const TileRun run_;
+  DescriptionCopy<BlockTeam<kThreads>> copy_;
+};
+
+// Both steps.
 template <int kThreads>
 __device__ OpenTile FindTile(const LaunchParams& params, int64_t tile,
                              TileDescription& description) {
-  const std::byte* blob = BlobOf(params);
-  TileRun run = params.first_run;
-  if (params.num_runs > 1) [[unlikely]] {
-    const TileRun* runs = At<TileRun>(blob, params.runs);
-    run = runs[FindRun(runs, params.num_runs, tile)];
-  }
-  Describe<BlockTeam<kThreads>>(blob, run, description);
-  return MakeOpenTile(blob, run, tile, description);
+  return TileFinder<kThreads>(params, tile).Open(description);
 }
 
 }  // namespace attnd::cuda

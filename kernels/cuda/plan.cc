@@ -1,6 +1,7 @@
 #include "kernels/cuda/plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "kernels/cuda/sm80/config.h"
 
@@ -62,6 +63,30 @@ Tiles DecodeTiles(const Problem& p) {
   return tiles;
 }
 
+ReadAhead DecodeAhead(const Problem& p, const Kernel& kernel) {
+  const auto whole = [&kernel](const ConstTensorView& t, int64_t dim) {
+    return dim == kernel.dim && reinterpret_cast<uintptr_t>(t.data) % 16 == 0 &&
+           (t.batch_stride | t.head_stride | t.token_stride) % 8 == 0;
+  };
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (p.kv.size() != 1 || !p.q_lens.empty() || !p.kv[0].lens.empty() ||
+      p.q_len > kDecodeRows || p.group() > kMost / kDecodeRows ||
+      p.kv[0].len > kMost || !whole(p.q, p.head_dim) ||
+      !whole(p.kv[0].k, p.head_dim) || !whole(p.kv[0].v, p.value_dim)) {
+    return {};
+  }
+  ReadAhead ahead;
+  ahead.q = p.q;
+  ahead.k = p.kv[0].k;
+  ahead.v = p.kv[0].v;
+  ahead.kv_heads = static_cast<uint32_t>(p.kv_heads);
+  ahead.group = static_cast<uint32_t>(p.group());
+  ahead.rows = static_cast<uint32_t>(p.q_len * p.group());
+  ahead.columns = static_cast<uint32_t>(p.kv[0].len);
+  ahead.part_columns = static_cast<uint32_t>(PartColumns(p.kv[0].len));
+  return ahead;
+}
+
 Tiles RowTiles(const Problem& p, const Kernel& kernel) {
   Tiles tiles;
   tiles.heads = p.batch * p.q_heads;
@@ -72,7 +97,7 @@ Tiles RowTiles(const Problem& p, const Kernel& kernel) {
 }
 
 void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
-                 const RunMaps& maps) {
+                 const RunMaps& maps, const ReadAhead& ahead) {
   if (tiles.count() == 0) return;
   const DeviceProblem packed = blob.problem(problem);
   TileRun run;
@@ -85,7 +110,7 @@ void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
   run.heads_follow = tiles.heads_follow;
   run.row_blocks = tiles.row_blocks;
   run.parts = static_cast<int32_t>(tiles.parts);
-  entries_.push_back({run, tiles});
+  entries_.push_back({run, tiles, ahead});
 }
 
 // The longest first, so that the end is not one of them alone.

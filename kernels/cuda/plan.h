@@ -37,6 +37,9 @@ struct Tiles {
 Tiles DecodeTiles(const Problem& problem);
 Tiles RowTiles(const Problem& problem, const Kernel& kernel);
 
+// What blocks that decode the problem may read ahead, if it is the only one.
+ReadAhead DecodeAhead(const Problem& problem, const Kernel& kernel);
+
 // A problem's tensor maps, of kernels that need them.
 struct RunMaps {
   BlobOffset at = 0;
@@ -50,7 +53,7 @@ class Launch {
 
   // Nothing, if there are no tiles.
   void Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
-           const RunMaps& maps = {});
+           const RunMaps& maps = {}, const ReadAhead& ahead = {});
 
   // Puts the runs, those whose tiles take longest first, into the blob. Once.
   void Place(Blob& blob);
@@ -59,6 +62,9 @@ class Launch {
   BlobOffset runs() const { return runs_at_; }
   int32_t num_runs() const { return static_cast<int32_t>(entries_.size()); }
   const TileRun& first_run() const { return entries_.front().run; }
+  ReadAhead ahead() const {
+    return entries_.size() == 1 ? entries_.front().ahead : ReadAhead{};
+  }
   int64_t tiles() const { return tiles_; }
   int64_t records() const { return records_; }  // of partial results
   int64_t counters() const { return kernel_->persistent ? 1 : counters_; }
@@ -67,6 +73,7 @@ class Launch {
   struct Entry {
     TileRun run;
     Tiles tiles;
+    ReadAhead ahead;
   };
 
   const Kernel* kernel_;

@@ -20,6 +20,16 @@ struct RowBlock {
   int64_t first_column, end_column;  // of the sequence's, segment after segment
 };
 
+// Where a walk is: the tile at `column` of `segment`, up to `end`; column >=
+// end after the last.
+struct WalkPlace {
+  int segment = -1;
+  uint32_t column = 0, end = 0;
+  // The sequence's column where the next segment begins; kept by those who look
+  // at a part of the columns.
+  int64_t next_first = 0;
+};
+
 // A segment as a team sees it; kept in shared memory, as a kernel that keeps
 // its accumulators in registers has none to spare.
 template <class T>
@@ -31,21 +41,12 @@ struct SegmentView {
   int64_t bias_column;         // of a row of the bias, where it begins
   Interval looked_at;          // the part of it that the block looks at
   Interval all;                // the columns that need no compare
+  WalkPlace first;             // where the team enters it
 };
 
 __device__ inline Interval Both(Interval a, Interval b) {
   return {max(a.lo, b.lo), min(a.hi, b.hi)};
 }
-
-// Where a walk is: the tile at `column` of `segment`, up to `end`; column >=
-// end after the last.
-struct WalkPlace {
-  int segment = -1;
-  uint32_t column = 0, end = 0;
-  // The sequence's column where the next segment begins; kept by those who look
-  // at a part of the columns.
-  int64_t next_first = 0;
-};
 
 // From the end of a segment to the first tile of the next that has one for
 // `way`. Rare: a function of its own, which takes and gives values alone, lest
@@ -86,6 +87,7 @@ __device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
       view.bias_column = s.bias_column;
       view.looked_at = looked_at;
       view.all = Both(span.all, looked_at);
+      view.first = place;
     }
     return place;
   }
@@ -102,18 +104,32 @@ class ColumnWalk {
   // Before the first tile. `way`: which team this is.
   __device__ explicit ColumnWalk(int way = 0) : way_(way) {}
 
-  // To the next tile; false at the end. When that is in another segment, the
-  // team's `leader` writes `view`: the team must synchronise before it is read,
-  // and have read what was there.
+  // To the next tile; false at the end.
   template <class T>
   __device__ bool Next(const RowBlock& block, bool leader,
                        SegmentView<T>& view) {
+    return Step() || Enter(block, leader, view);
+  }
+  // To the segment's next tile; false at its end.
+  __device__ bool Step() {
     place_.column += kCols * kWays;
-    if (place_.column < place_.end) return true;
+    return place_.column < place_.end;
+  }
+  // To the first tile of another segment; false if none is left. The team's
+  // `leader` writes `view`: the team must synchronise before it is read, and
+  // have read what was there.
+  template <class T>
+  __device__ bool Enter(const RowBlock& block, bool leader,
+                        SegmentView<T>& view) {
     place_ =
         EnterSegment<kCols, kWays, kPart>(place_, way_, block, leader, view);
     if (!kPart) place_.next_first = 0;  // in no register
     return place_.column < place_.end;
+  }
+  // The same, of the segment that another walk of the team has entered.
+  template <class T>
+  __device__ void Follow(const SegmentView<T>& view) {
+    place_ = view.first;
   }
 
   __device__ int segment() const { return place_.segment; }

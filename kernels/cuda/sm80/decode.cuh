@@ -18,6 +18,8 @@
 #include "kernels/cuda/sm80/decode_tile.cuh"
 #include "kernels/cuda/sm80/partials.cuh"
 #include "kernels/cuda/sm80/products.cuh"
+#include "kernels/cuda/sm80/query.cuh"
+#include "kernels/cuda/sm80/read_ahead.cuh"
 #include "kernels/cuda/sm80/softmax.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
 
@@ -66,20 +68,25 @@ class DecodeWarp {
         loading_(warp),
         computing_(warp) {}
 
-  __device__ void Run(bool plain, OnlineSoftmax<1>& softmax,
+  // `ahead` are tiles whose copies have begun.
+  __device__ void Run(bool plain, const uint32_t (&q)[kDim / 16][4],
+                      TilesAhead ahead, OnlineSoftmax<1>& softmax,
                       float (&o)[1][kDimTiles][4]) {
     const DeviceProblem& p = *tile_.block.sequence.problem;
     const int head_dim = p.head_dim, value_dim = p.value_dim;
     const float factor = rule_.factor(plain);
-    int load_slot = 0, slot = 0;
-    // First, as it would come behind all copies on their way.
-    uint32_t q[kDim / 16][4];
-    LoadQ(q);
 #pragma unroll 1
-    for (int i = 0; i < kStages - 1; ++i) Load(head_dim, value_dim, load_slot);
+    for (int slot = 0; slot < kStages; ++slot) {
+      if (!Advance()) {
+        ptx::CpAsyncCommit();
+      } else if (slot >= ahead.count || !IsThere(ahead)) {
+        Load(head_dim, value_dim, slot);
+      }
+      ahead.column += kCols * Config::kWarps;
+    }
+    int slot = 0;
 #pragma unroll 1
     while (ToNext()) {
-      Load(head_dim, value_dim, load_slot);
       ptx::CpAsyncWait<kStages - 1>();
       __syncwarp();  // all lanes have the tile
       float s[1][kN][4];
@@ -93,8 +100,13 @@ class DecodeWarp {
       }
       softmax.Update(s, o, factor);
       AddPV<T, kDim>(s, k + kTileBytes, lane_, o);
-      slot = slot + 1 == kStages ? 0 : slot + 1;
       __syncwarp();  // all lanes have left the tile
+      if (Advance()) {
+        Load(head_dim, value_dim, slot);
+      } else {
+        ptx::CpAsyncCommit();
+      }
+      slot = slot + 1 == kStages ? 0 : slot + 1;
     }
     ptx::CpAsyncWait<0>();
     __syncwarp();
@@ -108,48 +120,65 @@ class DecodeWarp {
     int64_t k_stride, v_stride, len;
   };
 
-  // Starts loading the warp's next tile into the ring's next slot.
-  __device__ void Load(int head_dim, int value_dim, int& slot) {
+  // Moves on to the warp's next tile, to be loaded; false if there is none.
+  __device__ bool Advance() {
     const int segment = loading_.segment();
     SegmentView<T>& view = views_.loading;
     if (more_) more_ = loading_.Next(tile_.block, lane_ == 0, view);
-    if (more_) {
-      if (loading_.segment() != segment) {
-        __syncwarp();  // all lanes have the view
-        source_ = {view.k, view.v, view.k_stride, view.v_stride, view.len};
-        __syncwarp();  // all lanes have left it
-      }
-      const int64_t column = loading_.column();
-      const int valid =
-          static_cast<int>(min(source_.len - column, int64_t{kCols}));
-      const uint32_t k = ring_ + 2 * slot * kTileBytes;
-      LoadTile<kDim, kCols, 32, Reads::kOnce>(
-          k, source_.k + column * source_.k_stride, source_.k_stride, valid,
-          head_dim, lane_);
-      LoadTile<kDim, kCols, 32, Reads::kOnce>(
-          k + kTileBytes, source_.v + column * source_.v_stride,
-          source_.v_stride, valid, value_dim, lane_);
+    if (more_ && loading_.segment() != segment) {
+      __syncwarp();  // all lanes have the view
+      source_ = {view.k, view.v, view.k_stride, view.v_stride, view.len};
+      __syncwarp();  // all lanes have left it
     }
+    return more_;
+  }
+  // Whether that tile is the one on its way to where it belongs. If it is not,
+  // nothing is on its way any more.
+  __device__ bool IsThere(const TilesAhead& ahead) const {
+    if (loading_.column() == ahead.column) return true;
+    ptx::CpAsyncWait<0>();
+    __syncwarp();  // all lanes' copies are over
+    return false;
+  }
+  // Starts loading it into a slot of the ring.
+  __device__ void Load(int head_dim, int value_dim, int slot) {
+    const int64_t column = loading_.column();
+    const int valid =
+        static_cast<int>(min(source_.len - column, int64_t{kCols}));
+    const uint32_t k = ring_ + 2 * slot * kTileBytes;
+    LoadTile<kDim, kCols, 32, Reads::kOnce>(
+        k, source_.k + column * source_.k_stride, source_.k_stride, valid,
+        head_dim, lane_);
+    LoadTile<kDim, kCols, 32, Reads::kOnce>(
+        k + kTileBytes, source_.v + column * source_.v_stride, source_.v_stride,
+        valid, value_dim, lane_);
     ptx::CpAsyncCommit();
-    slot = slot + 1 == kStages ? 0 : slot + 1;
   }
 
   // Moves on to the warp's next tile, to be worked on.
   __device__ bool ToNext() {
-    const int segment = computing_.segment();
-    const SegmentView<T>& view = views_.computing;
-    if (!computing_.Next(tile_.block, lane_ == 0, views_.computing))
-      return false;
-    if (computing_.segment() == segment) return true;
-    __syncwarp();  // all lanes have the view
-    const RowIntervals rows =
-        tile_.block.sequence.Intervals(computing_.segment());
-    all_ = Unsigned(view.all);
+    if (computing_.Step()) return true;
+    const SegmentView<T>* view = &views_.loading;
+    if (more_ && loading_.segment() == computing_.segment() + 1) {
+      computing_.Follow(*view);
+    } else {
+      view = &views_.computing;
+      if (!computing_.Enter(tile_.block, lane_ == 0, views_.computing)) {
+        return false;
+      }
+      __syncwarp();  // all lanes have the view
+    }
+    all_ = Unsigned(view->all);
+    const bool alike = view->all.lo <= view->looked_at.lo &&
+                       view->all.hi >= view->looked_at.hi;
     for (int r = 0; r < 2; ++r) {
       const int row = lane_ / 4 + 8 * r;
-      const bool valid = row < tile_.valid;
-      seen_[r] = Unsigned(valid ? Both(rows.Row(tile_.Row(row)), view.looked_at)
-                                : Interval{});
+      Interval seen = view->looked_at;
+      if (!alike && row < tile_.valid) {
+        seen = Both(seen, tile_.block.sequence.Intervals(computing_.segment())
+                              .Row(tile_.Row(row)));
+      }
+      seen_[r] = Unsigned(row < tile_.valid ? seen : Interval{});
     }
     __syncwarp();  // all lanes have left it
     return true;
@@ -157,33 +186,6 @@ class DecodeWarp {
   __device__ static uint2 Unsigned(Interval columns) {
     return make_uint2(static_cast<uint32_t>(columns.empty() ? 0 : columns.lo),
                       static_cast<uint32_t>(columns.empty() ? 0 : columns.hi));
-  }
-
-  // Q as mma's A, straight from memory.
-  __device__ void LoadQ(uint32_t (&q)[kDim / 16][4]) const {
-    const Sequence& sequence = tile_.block.sequence;
-    const DeviceProblem& p = *sequence.problem;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int row = lane_ / 4 + 8 * r;
-      const auto* from = static_cast<const uint16_t*>(p.q.data) +
-                         sequence.b * p.q.batch_stride;
-      if (row < tile_.valid) {
-        from += tile_.Head(row) * p.q.head_stride +
-                tile_.Row(row) * p.q.token_stride;
-      }
-      const int dim = row < tile_.valid ? p.head_dim : 0;
-#pragma unroll
-      for (int d = 0; d < kDim / 16; ++d) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int column = 16 * d + 8 * half + 2 * (lane_ % 4);
-          const uint32_t low = column < dim ? from[column] : 0;
-          const uint32_t high = column + 1 < dim ? from[column + 1] : 0;
-          q[d][2 * half + r] = low | high << 16;
-        }
-      }
-    }
   }
 
   // As MultiplyQK, with Q in registers.
@@ -255,6 +257,31 @@ class DecodeWarp {
   uint2 seen_[2]{};  // and those that the lane's two rows see
 };
 
+// Finds out what the block's tile is, and begins to read for it meanwhile; the
+// same for all threads, in shared memory, after it.
+template <class Config>
+__device__ TilesAhead OpenDecodeTile(const LaunchParams& params,
+                                     DecodeShared<Config>& shared,
+                                     uint32_t ring, int warp, int lane,
+                                     uint32_t (&q)[Config::kDim / 16][4]) {
+  TileFinder<Config::kThreads> finder(params, params.first_tile + blockIdx.x);
+  TilesAhead ahead;
+  const bool reads_ahead = params.ahead.columns > 0;
+  if (reads_ahead) ahead = LoadAhead<Config>(params, ring, warp, lane, q);
+  const OpenTile open = finder.Open(shared.description);
+  DecodeTile& tile = shared.tile;
+  if (threadIdx.x == 0) {
+    tile = MakeDecodeTile(BlobOf(params), open);
+    shared.rule = MakeScoreRule(*open.problem, tile.block.sequence.b, 0);
+  }
+  __syncthreads();  // all have the tile
+  if (!reads_ahead && tile.valid > 0) {
+    LoadQ<Config::kDim, false>(tile.template Rows<typename Config::T>(),
+                               tile.valid, open.problem->head_dim, lane, q);
+  }
+  return ahead;
+}
+
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     DecodeKernel(const __grid_constant__ LaunchParams params) {
@@ -265,14 +292,11 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
       memory + Config::kWarps * kRingBytes);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   std::byte* ring = memory + warp * kRingBytes;
-  const OpenTile open = FindTile<Config::kThreads>(
-      params, params.first_tile + blockIdx.x, shared.description);
-  if (threadIdx.x == 0) {
-    shared.tile = MakeDecodeTile(BlobOf(params), open);
-    shared.rule = MakeScoreRule(*open.problem, shared.tile.block.sequence.b, 0);
-  }
-  __syncthreads();  // all have the tile
-  if (shared.tile.stored == 0) return;
+  uint32_t q[Config::kDim / 16][4];
+  TilesAhead ahead = OpenDecodeTile<Config>(
+      params, shared, ptx::SharedAddress(ring), warp, lane, q);
+  const DecodeTile& tile = shared.tile;
+  if (tile.stored == 0) return;  // of which nothing is read ahead
   OnlineSoftmax<1> softmax;
   float o[1][Config::kDim / 8][4];
   bool plain = shared.rule.plain();
@@ -280,9 +304,10 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     softmax = {};
 #pragma unroll
     for (auto& x : o[0]) x[0] = x[1] = x[2] = x[3] = 0.0f;
-    if (shared.tile.valid > 0) {
+    if (tile.valid > 0) {
       DecodeWarp<Config>(ptx::SharedAddress(ring), shared, warp, lane)
-          .Run(plain, softmax, o);
+          .Run(plain, q, ahead, softmax, o);
+      ahead.count = 0;
     }
     if (!plain || !softmax.Overflowed(shared.rule.factor(plain))) break;
     plain = false;
@@ -290,7 +315,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   PutWarpState<Config::kDim>(softmax, shared.rule.factor(plain), o, warp, lane,
                              reinterpret_cast<float*>(ring), shared.states);
   __syncthreads();  // all states are there
-  MergeAndStore<Config>(shared.tile, memory, kRingBytes, shared.states, params);
+  MergeAndStore<Config>(tile, memory, kRingBytes, shared.states, params);
 }
 
 }  // namespace attnd::cuda::sm80

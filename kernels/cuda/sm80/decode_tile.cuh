@@ -9,6 +9,7 @@
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
+#include "kernels/cuda/sm80/query.cuh"
 
 namespace attnd::cuda::sm80 {
 
@@ -27,6 +28,13 @@ struct DecodeTile {
   __device__ int64_t Head(int r) const {
     return block.kv_head * block.sequence.problem->group + Place(r).remainder;
   }
+  // Of Q, of elements T.
+  template <class T>
+  __device__ QueryRows<T> Rows() const {
+    const DeviceProblem& p = *block.sequence.problem;
+    return QueryRows<T>(p.q, block.sequence.b, block.kv_head,
+                        static_cast<uint32_t>(p.group), first);
+  }
 
  private:
   __device__ Quotient Place(int r) const {
@@ -35,28 +43,40 @@ struct DecodeTile {
   }
 };
 
+// Which tile of a run is which. Heads run fastest: side by side they read whole
+// tokens of K and V.
+struct DecodePlace {
+  uint32_t kv_head, row_block, part, b;
+};
+__device__ inline DecodePlace PlaceOf(uint32_t index, uint32_t kv_heads,
+                                      uint32_t row_blocks, uint32_t parts) {
+  const Quotient head = Divide(index, kv_heads);
+  const Quotient row_block = Divide(head.quotient, row_blocks);
+  const Quotient part = Divide(row_block.quotient, parts);
+  return {head.remainder, row_block.remainder, part.remainder, part.quotient};
+}
+
 // The tile that a block of threads of the launch has; nothing is stored in one
 // that has no rows, or a part that the sequence is too short for.
 __device__ inline DecodeTile MakeDecodeTile(const std::byte* blob,
                                             const OpenTile& open) {
   const DeviceProblem& p = *open.problem;
-  // Heads run fastest: side by side they read whole tokens of K and V.
-  const Quotient head = Divide(open.index, static_cast<uint32_t>(p.kv_heads));
-  const Quotient row_block = Divide(head.quotient, open.row_blocks);
-  const Quotient part = Divide(row_block.quotient, open.parts);
-  const uint32_t b = part.quotient;
+  const DecodePlace place =
+      PlaceOf(open.index, static_cast<uint32_t>(p.kv_heads), open.row_blocks,
+              open.parts);
+  const uint32_t b = place.b;
   const Sequence sequence = open.sequence(blob, b);
   DecodeTile tile{};
   tile.block.sequence = sequence;
-  tile.block.kv_head = head.remainder;
-  tile.first = row_block.remainder * kDecodeTile;
+  tile.block.kv_head = place.kv_head;
+  tile.first = place.row_block * kDecodeTile;
   if (!IsDecode(sequence.q_len)) return tile;
   const auto within = [&](int64_t rows) {
     return static_cast<int>(min(max(rows * p.group - tile.first, int64_t{0}),
                                 int64_t{kDecodeTile}));
   };
   tile.valid = within(sequence.q_len);
-  tile.part = static_cast<int>(part.remainder);
+  tile.part = static_cast<int>(place.part);
   tile.parts = static_cast<int>(tile.valid > 0 ? Parts(sequence.kv_len) : 1);
   if (tile.part < tile.parts) tile.stored = within(min(p.q_len, kDecodeRows));
   const int64_t columns = PartColumns(sequence.kv_len);
@@ -66,7 +86,7 @@ __device__ inline DecodeTile MakeDecodeTile(const std::byte* blob,
   tile.block.end_column =
       min(tile.block.first_column + columns, sequence.kv_len);
   const int64_t row_tile =
-      (b * p.kv_heads + head.remainder) * open.row_blocks + row_block.remainder;
+      (b * p.kv_heads + place.kv_head) * open.row_blocks + place.row_block;
   tile.record_stride = open.parts;
   tile.first_record =
       open.first_record + row_tile * open.parts * TileRows(p.q_len, p.group);

@@ -53,5 +53,93 @@ TEST(RowTilesTest, ShortHeadsOfWhichItHoldsFewFollowOneAnother) {
   EXPECT_FALSE(TilesOf(512, 128, 256).heads_follow);  // it holds twice as many
 }
 
+// A problem to be decoded, and all that may keep it from being read ahead.
+struct Decoded {
+  int64_t lens[2] = {90, 100};
+  KvSegment segments[2];
+  Problem problem;
+  Kernel kernel{.rows = 16, .dim = 128};
+
+  Decoded() {
+    for (KvSegment& s : segments) {
+      s.len = 100;
+      s.k = s.v = View(1024);
+    }
+    problem.batch = 2;
+    problem.q_len = 3;
+    problem.q_heads = 8;
+    problem.kv_heads = 2;
+    problem.head_dim = problem.value_dim = 128;
+    problem.q = View(4096);
+    problem.kv = {segments, 1};
+  }
+  static ConstTensorView View(uintptr_t address) {
+    ConstTensorView view;
+    view.data = reinterpret_cast<const void*>(address);
+    view.dtype = DType::kBF16;
+    view.batch_stride = 100000;
+    view.token_stride = 1024;
+    view.head_stride = 128;
+    return view;
+  }
+  ReadAhead Ahead() const { return DecodeAhead(problem, kernel); }
+};
+
+TEST(DecodeAheadTest, SaysWhereABlockReads) {
+  const Decoded decoded;
+  const ReadAhead ahead = decoded.Ahead();
+  EXPECT_EQ(ahead.columns, 100);
+  EXPECT_EQ(ahead.kv_heads, 2);
+  EXPECT_EQ(ahead.group, 4);
+  EXPECT_EQ(ahead.rows, 12);
+  EXPECT_EQ(ahead.part_columns, 4096);
+  EXPECT_EQ(ahead.q.data, decoded.problem.q.data);
+  EXPECT_EQ(ahead.k.data, decoded.segments[0].k.data);
+  EXPECT_EQ(ahead.v.token_stride, 1024);
+}
+
+TEST(DecodeAheadTest, NothingWhereABlockWouldHaveToAskFirst) {
+  const auto columns = [](auto change) {
+    Decoded decoded;
+    change(decoded);
+    return decoded.Ahead().columns;
+  };
+  EXPECT_EQ(columns([](Decoded&) {}), 100);
+  // Sequences of lengths of their own, several segments.
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.q_lens = d.lens; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.segments[0].lens = d.lens; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.kv = d.segments; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.kv = {}; }), 0);
+  // Rows that are not copied whole.
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.head_dim = 120; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.value_dim = 120; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.kernel.dim = 256; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.q.token_stride = 1028; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.segments[0].k.head_stride = 4; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.segments[0].v.batch_stride = 2; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.segments[0].v = Decoded::View(1032); }),
+            0);
+  // More than decoding, or 32 bits, can count.
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.q_len = 17; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.segments[0].len = int64_t{1} << 31; }),
+            0);
+}
+
+TEST(DecodeAheadTest, OfALaunchOfOneProblemAlone) {
+  const Decoded decoded;
+  Blob blob;
+  Launch launch(decoded.kernel);
+  ForwardArgs args;
+  args.problem = decoded.problem;
+  const BlobOffset at = blob.Append(args);
+  const auto add = [&] {
+    launch.Add(blob, at, DecodeTiles(decoded.problem), {}, decoded.Ahead());
+  };
+  add();
+  EXPECT_EQ(launch.ahead().columns, 100);
+  add();
+  EXPECT_EQ(launch.ahead().columns, 0);
+}
+
 }  // namespace
 }  // namespace attnd::cuda

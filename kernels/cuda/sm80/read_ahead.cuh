@@ -1,0 +1,74 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_READ_AHEAD_CUH_
+#define ATTND_KERNELS_CUDA_SM80_READ_AHEAD_CUH_
+
+// What a block that decodes reads before it knows what its tile is. To find out
+// takes thousands of cycles, and the blocks of a launch all begin at once:
+// nobody else would read meanwhile.
+
+#include <cstdint>
+
+#include "kernels/cuda/open_tile.cuh"
+#include "kernels/cuda/sm80/config.h"
+#include "kernels/cuda/sm80/decode_tile.cuh"
+#include "kernels/cuda/sm80/query.cuh"
+#include "kernels/cuda/sm80/tile.cuh"
+
+namespace attnd::cuda::sm80 {
+
+// The tiles of columns of the one segment that a warp has on their way, from
+// slot 0 of its ring on.
+struct TilesAhead {
+  int64_t column = 0;  // the first one's
+  int count = 0;
+};
+
+// Starts reading what a warp will need, by params.ahead: Q, and then as many
+// tiles as its ring has slots, each a group of copies.
+template <class Config>
+__device__ TilesAhead LoadAhead(const LaunchParams& params, uint32_t ring,
+                                int warp, int lane,
+                                uint32_t (&q)[Config::kDim / 16][4]) {
+  using T = typename Config::T;
+  constexpr int kDim = Config::kDim, kCols = Config::kCols;
+  constexpr int kStep = kCols * Config::kWarps;
+  const ReadAhead& ahead = params.ahead;
+  const DecodePlace place = PlaceOf(
+      static_cast<uint32_t>(params.first_tile) + blockIdx.x, ahead.kv_heads,
+      static_cast<uint32_t>(params.first_run.row_blocks),
+      static_cast<uint32_t>(params.first_run.parts));
+  const uint32_t first_row = place.row_block * kDecodeTile;
+  // First, as it would come behind all copies on their way.
+  LoadQ<kDim, true>(
+      QueryRows<T>(ahead.q, place.b, place.kv_head, ahead.group, first_row),
+      static_cast<int>(min(ahead.rows - first_row, kDecodeTile)), kDim, lane,
+      q);
+  TilesAhead tiles;
+  int64_t column = place.part * ahead.part_columns + warp * kCols;
+  tiles.column = column;
+  const auto from = [&](const ConstTensorView& view) {
+    return static_cast<const T*>(view.data) + place.b * view.batch_stride +
+           place.kv_head * view.head_stride + column * view.token_stride;
+  };
+  const T* k = from(ahead.k);
+  const T* v = from(ahead.v);
+#pragma unroll
+  for (int i = 0; i < Config::kStages; ++i) {
+    if (column + kCols <= ahead.columns) {
+      LoadWholeTile<kDim, kCols, 32, Reads::kOnce>(ring, k,
+                                                   ahead.k.token_stride, lane);
+      LoadWholeTile<kDim, kCols, 32, Reads::kOnce>(
+          ring + TileLayout<kDim>::Bytes(kCols), v, ahead.v.token_stride, lane);
+      ++tiles.count;
+    }
+    ptx::CpAsyncCommit();
+    ring += 2 * TileLayout<kDim>::Bytes(kCols);
+    column += kStep;
+    k += kStep * ahead.k.token_stride;
+    v += kStep * ahead.v.token_stride;
+  }
+  return tiles;
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_READ_AHEAD_CUH_
