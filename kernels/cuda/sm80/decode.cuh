@@ -36,6 +36,7 @@ struct DecodeShared {
   TileDescription description;
   DecodeTile tile;
   ScoreRule rule;  // but for the bias, which differs from head to head
+  OutputPlace outputs[kDecodeTile];
   WarpViews<typename Config::T> views[Config::kWarps];
   WarpStates<Config::kWarps> states;
 };
@@ -279,6 +280,9 @@ __device__ TilesAhead OpenDecodeTile(const LaunchParams& params,
     LoadQ<Config::kDim, false>(tile.template Rows<typename Config::T>(),
                                tile.valid, open.problem->head_dim, lane, q);
   }
+  if (threadIdx.x < tile.stored) {
+    shared.outputs[threadIdx.x] = tile.Output(threadIdx.x);
+  }
   return ahead;
 }
 
@@ -312,10 +316,12 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     if (!plain || !softmax.Overflowed(shared.rule.factor(plain))) break;
     plain = false;
   }
-  PutWarpState<Config::kDim>(softmax, shared.rule.factor(plain), o, warp, lane,
-                             reinterpret_cast<float*>(ring), shared.states);
+  PutWarpState<Config::kDim>(softmax, shared.rule.factor(plain), o, tile.stored,
+                             warp, lane, reinterpret_cast<float*>(ring),
+                             shared.states);
   __syncthreads();  // all states are there
-  MergeAndStore<Config>(tile, memory, kRingBytes, shared.states, params);
+  MergeAndStore<Config>(tile, shared.outputs, memory, kRingBytes, shared.states,
+                        params);
 }
 
 }  // namespace attnd::cuda::sm80

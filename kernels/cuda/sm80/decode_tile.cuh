@@ -3,6 +3,7 @@
 
 // Which rows and which part of the columns a block of threads decodes.
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/open_tile.cuh"
@@ -12,6 +13,12 @@
 #include "kernels/cuda/sm80/query.cuh"
 
 namespace attnd::cuda::sm80 {
+
+// Where a row's results go; null: nowhere.
+struct OutputPlace {
+  std::byte* o;
+  float* lse;
+};
 
 // What a block of threads decodes: rows [first, first + stored) of a K/V head
 // of a sequence, of which the first `valid` may see something.
@@ -34,6 +41,22 @@ struct DecodeTile {
     const DeviceProblem& p = *block.sequence.problem;
     return QueryRows<T>(p.q, block.sequence.b, block.kv_head,
                         static_cast<uint32_t>(p.group), first);
+  }
+  __device__ OutputPlace Output(int r) const {
+    const DeviceProblem& p = *block.sequence.problem;
+    const int64_t b = block.sequence.b, row = Row(r), head = Head(r);
+    OutputPlace place{};
+    if (p.o.data != nullptr) {
+      const int64_t at = b * p.o.batch_stride + head * p.o.head_stride +
+                         row * p.o.token_stride;
+      place.o = static_cast<std::byte*>(p.o.data) +
+                at * (p.o.dtype == DType::kF32 ? 4 : 2);
+    }
+    if (p.lse.data != nullptr) {
+      place.lse =
+          p.lse.data + b * p.lse.batch_stride + head * p.lse.head_stride + row;
+    }
+    return place;
   }
 
  private:

@@ -12,6 +12,7 @@
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/open_tile.cuh"
 #include "kernels/cuda/sm80/config.h"
+#include "kernels/cuda/sm80/decode_tile.cuh"
 #include "kernels/cuda/sm80/epilogue.cuh"
 #include "kernels/cuda/sm80/partials.h"
 #include "kernels/cuda/sm80/softmax.cuh"
@@ -34,13 +35,16 @@ __device__ inline float Weight(float m, float most) {
   return ptx::Exp2(m - (most == -INFINITY ? 0.0f : most));
 }
 
-// Writes a warp's state; `a` is [kDecodeTile, StateStride(kDim)].
+// Writes a warp's state of `rows` rows, or more; `a` is [kDecodeTile,
+// StateStride(kDim)].
 template <int kDim, int kWarps>
 __device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float factor,
-                             const float (&o)[1][kDim / 8][4], int warp,
-                             int lane, float* a, WarpStates<kWarps>& states) {
+                             const float (&o)[1][kDim / 8][4], int rows,
+                             int warp, int lane, float* a,
+                             WarpStates<kWarps>& states) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
+    if (8 * r >= rows) break;
     const int row = lane / 4 + 8 * r;
     const float l = QuadSum(softmax.l[0][r]);
     if (lane % 4 == 0) {
@@ -144,25 +148,21 @@ struct RowOfLane {
 };
 
 // Stores a row of O and LSE from a state.
-template <class T, int kDim, class Tile>
-__device__ void StoreRow(const Tile& tile, int r, float m, float l,
-                         RowOfLane<kDim>& a, int lane) {
-  const Sequence& sequence = tile.block.sequence;
-  const DeviceProblem& p = *sequence.problem;
-  const int64_t row = tile.Row(r), head = tile.Head(r);
+template <class T, int kDim>
+__device__ void StoreRow(const DeviceProblem& p, const OutputPlace& place,
+                         float m, float l, RowOfLane<kDim>& a, int lane) {
   const bool empty = l == 0.0f;
-  if (p.lse.data != nullptr && lane == 0) {
-    StoreLse(p, sequence.b, head, row, LogSumExp(m, l));
-  }
-  if (p.o.data == nullptr) return;
-  const float weight = 1.0f / l;
+  if (place.o != nullptr) {
+    const float weight = 1.0f / l;
 #pragma unroll
-  for (float& x : a.of) x = empty ? 0.0f : x * weight;
-  if (p.o.dtype == DType::kF32) {
-    a.Put(OutputRow<float>(p, sequence.b, head, row), p.value_dim, lane);
-  } else {
-    a.Put(OutputRow<T>(p, sequence.b, head, row), p.value_dim, lane);
+    for (float& x : a.of) x = empty ? 0.0f : x * weight;
+    if (p.o.dtype == DType::kF32) {
+      a.Put(reinterpret_cast<float*>(place.o), p.value_dim, lane);
+    } else {
+      a.Put(reinterpret_cast<T*>(place.o), p.value_dim, lane);
+    }
   }
+  if (place.lse != nullptr && lane == 0) *place.lse = LogSumExp(m, l);
 }
 
 // Merges the warps' states of row r.
@@ -198,12 +198,11 @@ __device__ float2 SumsOfPart(const Partials<kDim>& partials, int parts, int r,
 }
 
 // Merges the parts of row r, one after another. The weights are found by 32
-// lanes for 32 parts; what is to be weighed is loaded before they are known, so
-// many parts at once.
-template <int kDim>
+// lanes for 32 parts; what is to be weighed is loaded before they are known,
+// kTogether parts at once.
+template <int kTogether, int kDim>
 __device__ void MergeParts(const Partials<kDim>& partials, int parts, int r,
                            int lane, float& m, float& l, RowOfLane<kDim>& a) {
-  constexpr int kTogether = 2048 / kDim;  // in 64 registers
   static_assert(kTogether <= 32);
   RowOfLane<kDim> rows[kTogether];
   const auto get = [&](int first) {
@@ -245,11 +244,15 @@ __device__ void MergeParts(const Partials<kDim>& partials, int parts, int r,
 
 // Merges what the warps of a block have, each at `memory` + bytes_of_a_warp
 // times its number, with what the blocks of the other parts have.
-template <class Config, class Tile, int kWarps>
-__device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
-                              int bytes_of_a_warp, WarpStates<kWarps>& states,
+template <class Config, int kWarps>
+__device__ void MergeAndStore(const DecodeTile& tile,
+                              const OutputPlace (&outputs)[kDecodeTile],
+                              const std::byte* memory, int bytes_of_a_warp,
+                              WarpStates<kWarps>& states,
                               const LaunchParams& params) {
+  using T = typename Config::T;
   constexpr int kDim = Config::kDim;
+  const DeviceProblem& p = *tile.block.sequence.problem;
   const Partials<kDim> partials(params, tile.first_record, tile.record_stride,
                                 tile.counter);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -259,8 +262,7 @@ __device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
     MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, m, l, a);
     if (tile.parts == 1) {
       // Padding has been computed, but of no queries.
-      StoreRow<typename Config::T>(tile, r, m, r < tile.valid ? l : 0.0f, a,
-                                   lane);
+      StoreRow<T>(p, outputs[r], m, r < tile.valid ? l : 0.0f, a, lane);
     } else if (r < tile.valid) {
       float* record = partials.Record(r, tile.part);
       if (lane == 0) *reinterpret_cast<float2*>(record) = make_float2(m, l);
@@ -272,14 +274,19 @@ __device__ void MergeAndStore(const Tile& tile, const std::byte* memory,
   if (threadIdx.x == 0) states.last = partials.IsLast(tile.parts);
   __syncthreads();  // all know who is last
   if (!states.last) return;
+  constexpr int kFew = 4, kMany = 2048 / kDim;  // kMany in 64 registers
   for (int r = warp; r < tile.stored; r += kWarps) {
     m = -INFINITY;
     l = 0.0f;
     a = {};
-    if (r < tile.valid) {
-      MergeParts<kDim>(partials, tile.parts, r, lane, m, l, a);
+    if (r >= tile.valid) {
+      // Nothing.
+    } else if (tile.parts <= kFew) {
+      MergeParts<kFew>(partials, tile.parts, r, lane, m, l, a);
+    } else {
+      MergeParts<kMany>(partials, tile.parts, r, lane, m, l, a);
     }
-    StoreRow<typename Config::T>(tile, r, m, l, a, lane);
+    StoreRow<T>(p, outputs[r], m, l, a, lane);
   }
 }
 
