@@ -175,6 +175,25 @@ absl::Status Prepare(const Kernel& kernel) {
       kernel.name);
 }
 
+// Starts a kernel's blocks, where Hopper can do so in pairs, which are as near
+// each other as the multiprocessors of a cluster.
+absl::Status Start(const Kernel& kernel, unsigned blocks, void** arguments,
+                   const Gpu& gpu, cudaStream_t stream) {
+  cudaLaunchAttribute pairs{};
+  pairs.id = cudaLaunchAttributeClusterDimension;
+  pairs.val.clusterDim = {2, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kernel.threads);
+  config.dynamicSmemBytes = kernel.shared_bytes;
+  config.stream = stream;
+  config.attrs = &pairs;
+  config.numAttrs =
+      kernel.paired && gpu.capability == sm90::kCapability && blocks % 2 == 0;
+  return ToStatus(cudaLaunchKernelExC(&config, kernel.function, arguments),
+                  kernel.name);
+}
+
 absl::Status Enqueue(const Launch& launch, LaunchParams params, const Gpu& gpu,
                      cudaStream_t stream, LaunchCounts& counts) {
   constexpr int64_t kMostTiles = std::numeric_limits<int32_t>::max();
@@ -191,10 +210,7 @@ absl::Status Enqueue(const Launch& launch, LaunchParams params, const Gpu& gpu,
         kernel.persistent ? std::min<int64_t>(tiles, gpu.multiprocessors)
                           : tiles);
     void* arguments[] = {&params};
-    absl::Status status = ToStatus(
-        cudaLaunchKernel(kernel.function, dim3(blocks), dim3(kernel.threads),
-                         arguments, kernel.shared_bytes, stream),
-        kernel.name);
+    absl::Status status = Start(kernel, blocks, arguments, gpu, stream);
     if (!status.ok()) return status;
     ++counts.kernels;
   }

@@ -22,6 +22,8 @@ struct Kernel {
   // Blocks stay until there are no more tiles, which they take from a counter,
   // and need tensor maps.
   bool persistent = false;
+  // Blocks 2i and 2i + 1 gain by being near each other.
+  bool paired = false;
 };
 
 }  // namespace attnd::cuda
