@@ -129,6 +129,20 @@ __device__ inline uint32_t AtomicIncrement(uint32_t* p, uint32_t most) {
   return before;
 }
 
+// Reads *p, now.
+__device__ inline uint32_t LoadRelaxed(const uint32_t* p) {
+  uint32_t value;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
+               : "=r"(value)
+               : "l"(p)
+               : "memory");
+  return value;
+}
+// What others had released when this thread read so can be read after it.
+__device__ inline void FenceAcquire() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
 // 2^x, relative error below 2^-22; 2^-inf is 0.
 __device__ inline float Exp2(float x) {
   float y;

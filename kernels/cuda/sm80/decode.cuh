@@ -316,12 +316,19 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     if (!plain || !softmax.Overflowed(shared.rule.factor(plain))) break;
     plain = false;
   }
+  const Partials<Config::kDim> partials(params, tile);
+  const uint32_t counted = tile.parts > 1 ? partials.Counted() : 0;
   PutWarpState<Config::kDim>(softmax, shared.rule.factor(plain), o, tile.stored,
                              warp, lane, reinterpret_cast<float*>(ring),
                              shared.states);
+  if (lane == 0) {
+    const bool alone = counted == tile.parts - 1;
+    if (alone && tile.parts > 1) ptx::FenceAcquire();
+    shared.states.alone[warp] = alone;
+  }
   __syncthreads();  // all states are there
-  MergeAndStore<Config>(tile, shared.outputs, memory, kRingBytes, shared.states,
-                        params);
+  MergeAndStore<Config>(tile, shared.outputs, memory, kRingBytes, partials,
+                        shared.states);
 }
 
 }  // namespace attnd::cuda::sm80

@@ -23,7 +23,8 @@ namespace attnd::cuda::sm80 {
 template <int kWarps>
 struct WarpStates {
   float m[kWarps][kDecodeTile], l[kWarps][kDecodeTile];
-  bool last;  // whether this block is the last of its row's parts
+  bool alone[kWarps];  // whether the warp found all other parts done
+  bool last;           // whether this block is the last of its row's parts
 };
 
 // Floats from one row of a to the next, which spreads them over the banks.
@@ -60,36 +61,6 @@ __device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float factor,
     }
   }
 }
-
-// The partial results of a tile's rows in the launch's scratch: for each row
-// and part a record of m, l and a.
-template <int kDim>
-class Partials {
- public:
-  // Of a launch's records from `first` on; `stride` of them for each row.
-  __device__ Partials(const LaunchParams& params, int64_t first, int stride,
-                      int64_t counter)
-      : stride_(stride),
-        records_(params.scratch + first * kFloats),
-        counter_(params.counters + counter) {}
-
-  __device__ float* Record(int row, int part) const {
-    return records_ + int64_t{row * stride_ + part} * kFloats;
-  }
-  // Whether all other parts have been here: then what they had written before
-  // can be read. The counter is 0 again. For one thread, after a barrier of the
-  // block.
-  __device__ bool IsLast(int parts) const {
-    return ptx::AtomicIncrement(counter_, parts - 1) == parts - 1;
-  }
-
- private:
-  static constexpr int kFloats = RecordFloats(kDim);
-
-  const int stride_;
-  float* const records_;
-  uint32_t* const counter_;
-};
 
 // A row of a, or of O, spread over a warp: each lane has kDim / 32 columns, of
 // which kVector lie side by side and are moved at once.
@@ -147,146 +118,188 @@ struct RowOfLane {
   }
 };
 
+// A state of one row, spread over a warp.
+template <int kDim>
+struct RowState {
+  float m = -INFINITY, l = 0.0f;
+  RowOfLane<kDim> a{};
+};
+
+// The partial results of a tile's rows in the launch's scratch: for each row
+// and part a record of m, l and a.
+template <int kDim>
+class Partials {
+ public:
+  __device__ Partials(const LaunchParams& params, const DecodeTile& tile)
+      : stride_(tile.record_stride),
+        records_(params.scratch + tile.first_record * kFloats),
+        counter_(params.counters + tile.counter) {}
+
+  // Records of row r: what part `part` has.
+  __device__ void Put(int r, int part, const RowState<kDim>& state,
+                      int lane) const {
+    float* record = Record(r, part);
+    if (lane == 0) {
+      *reinterpret_cast<float2*>(record) = make_float2(state.m, state.l);
+    }
+    state.a.Put(record + kRecordA, kDim, lane);
+  }
+  __device__ float* Record(int row, int part) const {
+    return records_ + int64_t{row * stride_ + part} * kFloats;
+  }
+  // How many parts have been counted, as far as is known.
+  __device__ uint32_t Counted() const { return ptx::LoadRelaxed(counter_); }
+  // Counts this part; whether it is the last. The counter is 0 again then.
+  // After a barrier of the block.
+  __device__ bool Count(int parts) const {
+    return ptx::AtomicIncrement(counter_, parts - 1) == parts - 1;
+  }
+  __device__ void Reset() const { *counter_ = 0; }
+
+ private:
+  static constexpr int kFloats = RecordFloats(kDim);
+
+  const int stride_;
+  float* const records_;
+  uint32_t* const counter_;
+};
+
 // Stores a row of O and LSE from a state.
 template <class T, int kDim>
 __device__ void StoreRow(const DeviceProblem& p, const OutputPlace& place,
-                         float m, float l, RowOfLane<kDim>& a, int lane) {
-  const bool empty = l == 0.0f;
+                         const RowState<kDim>& state, int lane) {
   if (place.o != nullptr) {
-    const float weight = 1.0f / l;
+    const bool empty = state.l == 0.0f;
+    const float weight = 1.0f / state.l;
+    RowOfLane<kDim> o = state.a;
 #pragma unroll
-    for (float& x : a.of) x = empty ? 0.0f : x * weight;
+    for (float& x : o.of) x = empty ? 0.0f : x * weight;
     if (p.o.dtype == DType::kF32) {
-      a.Put(reinterpret_cast<float*>(place.o), p.value_dim, lane);
+      o.Put(reinterpret_cast<float*>(place.o), p.value_dim, lane);
     } else {
-      a.Put(reinterpret_cast<T*>(place.o), p.value_dim, lane);
+      o.Put(reinterpret_cast<T*>(place.o), p.value_dim, lane);
     }
   }
-  if (place.lse != nullptr && lane == 0) *place.lse = LogSumExp(m, l);
+  if (place.lse != nullptr && lane == 0) {
+    *place.lse = LogSumExp(state.m, state.l);
+  }
 }
 
 // Merges the warps' states of row r.
 template <int kDim, int kWarps>
 __device__ void MergeWarps(const WarpStates<kWarps>& states,
                            const std::byte* memory, int bytes_of_a_warp, int r,
-                           int lane, float& m, float& l, RowOfLane<kDim>& a) {
-  m = -INFINITY;
+                           int lane, RowState<kDim>& state) {
+  state = {};
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) m = fmaxf(m, states.m[w][r]);
-  l = 0.0f;
-  a = {};
+  for (int w = 0; w < kWarps; ++w) state.m = fmaxf(state.m, states.m[w][r]);
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    const float weight = Weight(states.m[w][r], m);
+    const float weight = Weight(states.m[w][r], state.m);
     const auto* of =
         reinterpret_cast<const float*>(memory + w * bytes_of_a_warp) +
         r * StateStride(kDim);
-    l = fmaf(weight, states.l[w][r], l);
+    state.l = fmaf(weight, states.l[w][r], state.l);
     RowOfLane<kDim> row;
     row.Get(of, lane);
-    a.Add(weight, row);
+    state.a.Add(weight, row);
   }
 }
 
-// m and l of a part of row r; of none where there is no such part.
-template <int kDim>
-__device__ float2 SumsOfPart(const Partials<kDim>& partials, int parts, int r,
-                             int part) {
-  return part < parts
-             ? __ldcg(reinterpret_cast<const float2*>(partials.Record(r, part)))
-             : make_float2(-INFINITY, 0.0f);
-}
-
-// Merges the parts of row r, one after another. The weights are found by 32
+// Merges the parts of row r, one after another; `state` becomes what all have,
+// and has been what part `own` has, if that is one. The weights are found by 32
 // lanes for 32 parts; what is to be weighed is loaded before they are known,
 // kTogether parts at once.
 template <int kTogether, int kDim>
-__device__ void MergeParts(const Partials<kDim>& partials, int parts, int r,
-                           int lane, float& m, float& l, RowOfLane<kDim>& a) {
+__device__ void MergeParts(const Partials<kDim>& partials, int parts, int own,
+                           int r, int lane, RowState<kDim>& state) {
   static_assert(kTogether <= 32);
+  const RowState<kDim> mine = state;
+  const auto sums_of = [&](int part) {
+    if (part == own) return make_float2(mine.m, mine.l);
+    if (part >= parts) return make_float2(-INFINITY, 0.0f);
+    return __ldcg(reinterpret_cast<const float2*>(partials.Record(r, part)));
+  };
   RowOfLane<kDim> rows[kTogether];
   const auto get = [&](int first) {
 #pragma unroll
     for (int s = 0; s < kTogether; ++s) {
-      rows[s] = {};
-      if (first + s < parts) {
+      rows[s] = first + s == own ? mine.a : RowOfLane<kDim>{};
+      if (first + s < parts && first + s != own) {
         rows[s].Get(partials.Record(r, first + s) + kRecordA, lane);
       }
     }
   };
-  float2 sums = SumsOfPart(partials, parts, r, lane);
+  float2 sums = sums_of(lane);
   get(0);
-  m = sums.x;
-  for (int s = lane + 32; s < parts; s += 32) {
-    m = fmaxf(m, SumsOfPart(partials, parts, r, s).x);
-  }
+  float m = sums.x;
+  for (int s = lane + 32; s < parts; s += 32) m = fmaxf(m, sums_of(s).x);
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) {
     m = fmaxf(m, __shfl_xor_sync(0xffffffff, m, step));
   }
-  l = 0.0f;
-  a = {};
+  state = {};
+  state.m = m;
 #pragma unroll 1
   for (int first = 0; first < parts; first += kTogether) {
     if (first > 0) {
-      sums = SumsOfPart(partials, parts, r, first + lane);
+      sums = sums_of(first + lane);
       get(first);
     }
     const float weight = Weight(sums.x, m);
 #pragma unroll
     for (int s = 0; s < kTogether; ++s) {
       const float w = __shfl_sync(0xffffffff, weight, s);
-      l = fmaf(w, __shfl_sync(0xffffffff, sums.y, s), l);
-      a.Add(w, rows[s]);
+      state.l = fmaf(w, __shfl_sync(0xffffffff, sums.y, s), state.l);
+      state.a.Add(w, rows[s]);
     }
   }
 }
 
 // Merges what the warps of a block have, each at `memory` + bytes_of_a_warp
-// times its number, with what the blocks of the other parts have.
+// times its number, with what the blocks of the other parts have, if this is
+// the last of them. If it is known to be, it leaves no record of its own.
 template <class Config, int kWarps>
 __device__ void MergeAndStore(const DecodeTile& tile,
                               const OutputPlace (&outputs)[kDecodeTile],
                               const std::byte* memory, int bytes_of_a_warp,
-                              WarpStates<kWarps>& states,
-                              const LaunchParams& params) {
-  using T = typename Config::T;
+                              const Partials<Config::kDim>& partials,
+                              WarpStates<kWarps>& states) {
   constexpr int kDim = Config::kDim;
-  const DeviceProblem& p = *tile.block.sequence.problem;
-  const Partials<kDim> partials(params, tile.first_record, tile.record_stride,
-                                tile.counter);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  float m, l;
-  RowOfLane<kDim> a;
-  for (int r = warp; r < tile.stored; r += kWarps) {
-    MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, m, l, a);
-    if (tile.parts == 1) {
-      // Padding has been computed, but of no queries.
-      StoreRow<T>(p, outputs[r], m, r < tile.valid ? l : 0.0f, a, lane);
-    } else if (r < tile.valid) {
-      float* record = partials.Record(r, tile.part);
-      if (lane == 0) *reinterpret_cast<float2*>(record) = make_float2(m, l);
-      a.Put(record + kRecordA, kDim, lane);
+  RowState<kDim> state;
+  bool alone = false;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) alone = alone || states.alone[w];
+  if (!alone) {
+    for (int r = warp; r < tile.valid; r += kWarps) {
+      MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, state);
+      partials.Put(r, tile.part, state, lane);
     }
+    __syncthreads();  // the block's records are written
+    if (threadIdx.x == 0) states.last = partials.Count(tile.parts);
+    __syncthreads();  // all know who is last
+    if (!states.last) return;
+  } else if (tile.parts > 1 && threadIdx.x == 0) {
+    partials.Reset();
   }
-  if (tile.parts == 1) return;
-  __syncthreads();  // the block's records are written
-  if (threadIdx.x == 0) states.last = partials.IsLast(tile.parts);
-  __syncthreads();  // all know who is last
-  if (!states.last) return;
+  const int own = alone ? tile.part : -1;
   constexpr int kFew = 4, kMany = 2048 / kDim;  // kMany in 64 registers
   for (int r = warp; r < tile.stored; r += kWarps) {
-    m = -INFINITY;
-    l = 0.0f;
-    a = {};
-    if (r >= tile.valid) {
-      // Nothing.
-    } else if (tile.parts <= kFew) {
-      MergeParts<kFew>(partials, tile.parts, r, lane, m, l, a);
-    } else {
-      MergeParts<kMany>(partials, tile.parts, r, lane, m, l, a);
+    state = {};
+    // Padding has been computed, but of no queries.
+    if (r < tile.valid) {
+      if (alone) {
+        MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, state);
+      }
+      if (tile.parts > kFew) {
+        MergeParts<kMany>(partials, tile.parts, own, r, lane, state);
+      } else if (tile.parts > 1) {
+        MergeParts<kFew>(partials, tile.parts, own, r, lane, state);
+      }
     }
-    StoreRow<T>(p, outputs[r], m, l, a, lane);
+    StoreRow<typename Config::T>(*tile.block.sequence.problem, outputs[r],
+                                 state, lane);
   }
 }
 
