@@ -99,9 +99,8 @@ constexpr DecodeShape DecodeShapeOf(int dim) {
     case 64:
       return {32, 4, 3, 2};
     case 96:
-      return {16, 4, 3, 2};
     case 128:
-      return {16, 4, 2, 2};
+      return {16, 4, 3, 2};
     case 192:
       return {16, 2, 4, 2};
     default:
