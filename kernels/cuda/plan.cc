@@ -70,6 +70,7 @@ ReadAhead DecodeAhead(const Problem& p, const Kernel& kernel) {
   };
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
   if (p.kv.size() != 1 || !p.q_lens.empty() || !p.kv[0].lens.empty() ||
+      (p.mask.left >= 0 && p.mask.left < p.kv[0].len) ||  // hides first tiles
       p.q_len > kDecodeRows || p.group() > kMost / kDecodeRows ||
       p.kv[0].len > kMost || !whole(p.q, p.head_dim) ||
       !whole(p.kv[0].k, p.head_dim) || !whole(p.kv[0].v, p.value_dim)) {

@@ -34,15 +34,15 @@ struct Rows {
 constexpr Rows kRows[] = {
     {1, 1, 1}, {8, 2, 1}, {6, 3, 5}, {16, 1, 1}, {4, 2, 16}};
 
-// What rows see: all; fewer tiles than are read, or none; none of those that
-// are read.
+// What rows see: all; fewer tiles than are read, or none; other tiles.
 struct Sight {
   Mask mask;
   std::optional<int64_t> q_start;
 };
 std::vector<Sight> Sights() {
+  constexpr int64_t kFar = 20000;  // a window wider than any sequence here
   std::vector<Sight> sights = {
-      {}, {{.causal = true}, {}}, {{.causal = true, .left = 40}, {}}};
+      {}, {{.causal = true}, {}}, {{.causal = true, .left = kFar}, kFar + 40}};
   for (int64_t q_start : {-20, -3, 0, 18, 100}) {
     sights.push_back({{.causal = true}, q_start});
   }

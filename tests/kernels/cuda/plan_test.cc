@@ -98,6 +98,12 @@ TEST(DecodeAheadTest, SaysWhereABlockReads) {
   EXPECT_EQ(ahead.v.token_stride, 1024);
 }
 
+TEST(DecodeAheadTest, PartsOfLongSequencesAreLonger) {
+  Decoded decoded;
+  decoded.segments[0].len = 300000;
+  EXPECT_EQ(decoded.Ahead().part_columns, 4736);  // 64 of them, whole tiles
+}
+
 TEST(DecodeAheadTest, NothingWhereABlockWouldHaveToAskFirst) {
   const auto columns = [](auto change) {
     Decoded decoded;
@@ -110,6 +116,10 @@ TEST(DecodeAheadTest, NothingWhereABlockWouldHaveToAskFirst) {
   EXPECT_EQ(columns([](Decoded& d) { d.segments[0].lens = d.lens; }), 0);
   EXPECT_EQ(columns([](Decoded& d) { d.problem.kv = d.segments; }), 0);
   EXPECT_EQ(columns([](Decoded& d) { d.problem.kv = {}; }), 0);
+  // A window, which may hide what is read.
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.mask.left = 99; }), 0);
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.mask.left = 100; }), 100);
+  EXPECT_EQ(columns([](Decoded& d) { d.problem.mask.causal = true; }), 100);
   // Rows that are not copied whole.
   EXPECT_EQ(columns([](Decoded& d) { d.problem.head_dim = 120; }), 0);
   EXPECT_EQ(columns([](Decoded& d) { d.problem.value_dim = 120; }), 0);
