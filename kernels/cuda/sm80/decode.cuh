@@ -22,6 +22,7 @@
 #include "kernels/cuda/sm80/read_ahead.cuh"
 #include "kernels/cuda/sm80/softmax.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
+#include "kernels/cuda/stagger.cuh"
 
 namespace attnd::cuda::sm80 {
 
@@ -269,6 +270,7 @@ __device__ TilesAhead OpenDecodeTile(const LaunchParams& params,
   TilesAhead ahead;
   const bool reads_ahead = params.ahead.columns > 0;
   if (reads_ahead) ahead = LoadAhead<Config>(params, ring, warp, lane, q);
+  Stagger();
   const OpenTile open = finder.Open(shared.description);
   DecodeTile& tile = shared.tile;
   if (threadIdx.x == 0) {
@@ -316,6 +318,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     if (!plain || !softmax.Overflowed(shared.rule.factor(plain))) break;
     plain = false;
   }
+  Stagger();
   const Partials<Config::kDim> partials(params, tile);
   const uint32_t counted = tile.parts > 1 ? partials.Counted() : 0;
   PutWarpState<Config::kDim>(softmax, shared.rule.factor(plain), o, tile.stored,

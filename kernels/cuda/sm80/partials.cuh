@@ -16,6 +16,7 @@
 #include "kernels/cuda/sm80/epilogue.cuh"
 #include "kernels/cuda/sm80/partials.h"
 #include "kernels/cuda/sm80/softmax.cuh"
+#include "kernels/cuda/stagger.cuh"
 
 namespace attnd::cuda::sm80 {
 
@@ -276,6 +277,7 @@ __device__ void MergeAndStore(const DecodeTile& tile,
       MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, state);
       partials.Put(r, tile.part, state, lane);
     }
+    Stagger();
     __syncthreads();  // the block's records are written
     if (threadIdx.x == 0) states.last = partials.Count(tile.parts);
     __syncthreads();  // all know who is last

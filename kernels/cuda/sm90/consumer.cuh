@@ -18,6 +18,7 @@
 #include "kernels/cuda/sm90/products.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
 #include "kernels/cuda/sm90/softmax.cuh"
+#include "kernels/cuda/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 

@@ -10,7 +10,7 @@
 #include "kernels/cuda/sm90/ptx.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/scheduler.cuh"
-#include "kernels/cuda/sm90/stagger.cuh"
+#include "kernels/cuda/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/sm90/load.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
+#include "kernels/cuda/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 

@@ -76,7 +76,7 @@ class CudaInvarianceTest
     options.max_segments = options.max_group = 2;
     if (seed % 4 == 3) {
       options.max_q_len = 4;
-      options.max_kv_len = 3000;
+      options.max_kv_len = 9000;
     }
     return options;
   }
@@ -237,7 +237,7 @@ std::vector<DenseShape> RepeatedShapes() {
                       .mask = {.causal = true}});
     shapes.push_back({.dtype = dtype,
                       .q_len = 1,
-                      .kv_len = 8000,
+                      .kv_len = 24000,
                       .q_heads = 8,
                       .kv_heads = 1,
                       .dim = 128});

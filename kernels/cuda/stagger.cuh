@@ -1,13 +1,13 @@
-#ifndef ATTND_KERNELS_CUDA_SM90_STAGGER_CUH_
-#define ATTND_KERNELS_CUDA_SM90_STAGGER_CUH_
+#ifndef ATTND_KERNELS_CUDA_STAGGER_CUH_
+#define ATTND_KERNELS_CUDA_STAGGER_CUH_
 
-// In a build with ATTND_STAGGER, pauses of random length where warps hand
-// something to each other: what they wait for is then sometimes early and
-// sometimes late, and a barrier that is missing shows in results.
+// In a build with ATTND_STAGGER, pauses of random length where warps or
+// blocks hand something to each other: what they wait for is then sometimes
+// early and sometimes late, and a barrier that is missing shows in results.
 
 #include <cstdint>
 
-namespace attnd::cuda::sm90 {
+namespace attnd::cuda {
 
 // For all lanes of a warp.
 __device__ inline void Stagger() {
@@ -27,6 +27,6 @@ __device__ inline void Stagger() {
 #endif
 }
 
-}  // namespace attnd::cuda::sm90
+}  // namespace attnd::cuda
 
-#endif  // ATTND_KERNELS_CUDA_SM90_STAGGER_CUH_
+#endif  // ATTND_KERNELS_CUDA_STAGGER_CUH_
