@@ -69,12 +69,10 @@ template <int kThreads>
 struct BlockTeam {
   static constexpr int kSize = kThreads;
   __device__ static int Thread() { return threadIdx.x; }
-  __device__ static void Sync() { __syncthreads(); }
 };
 struct WarpTeam {
   static constexpr int kSize = 32;
   __device__ static int Thread() { return threadIdx.x % 32; }
-  __device__ static void Sync() { __syncwarp(); }
 };
 
 // A description on its way to shared memory: a run's problem, and its segments
@@ -119,13 +117,12 @@ class DescriptionCopy {
   uint4 words_[kTurns];
 };
 
-// Brings a run's problem to shared memory. For all threads of the team; nobody
-// may still read `description`.
-template <class Team>
-__device__ void Describe(const std::byte* blob, const TileRun& run,
-                         TileDescription& description) {
-  DescriptionCopy<Team>(blob, run).Put(description);
-  Team::Sync();  // all have the description
+// Brings a run's problem to shared memory. For all lanes of a warp; nobody may
+// still read `description`.
+__device__ inline void Describe(const std::byte* blob, const TileRun& run,
+                                TileDescription& description) {
+  DescriptionCopy<WarpTeam>(blob, run).Put(description);
+  __syncwarp();  // all have the description
 }
 
 // The run's tile `tile`, as a description of the run's problem has it.

@@ -136,8 +136,9 @@ class DecodeWarp {
   }
   // Whether that tile is the one on its way to where it belongs. If it is not,
   // nothing is on its way any more.
-  __device__ bool IsThere(const TilesAhead& ahead) const {
+  __device__ bool IsThere(TilesAhead& ahead) const {
     if (loading_.column() == ahead.column) return true;
+    ahead.count = 0;
     ptx::CpAsyncWait<0>();
     __syncwarp();  // all lanes' copies are over
     return false;
@@ -259,8 +260,10 @@ class DecodeWarp {
   uint2 seen_[2]{};  // and those that the lane's two rows see
 };
 
-// Finds out what the block's tile is, and begins to read for it meanwhile; the
-// same for all threads, in shared memory, after it.
+// Finds out what the block's tile is, and begins to read for it meanwhile. The
+// tile and what goes with it are in shared memory for all threads after it, but
+// for `outputs`, which are there after another barrier. Q is in registers, the
+// tiles that were begun on their way to the warp's ring.
 template <class Config>
 __device__ TilesAhead OpenDecodeTile(const LaunchParams& params,
                                      DecodeShared<Config>& shared,

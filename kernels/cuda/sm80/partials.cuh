@@ -11,9 +11,10 @@
 #include "kernels/cuda/descriptor.h"
 #include "kernels/cuda/element.cuh"
 #include "kernels/cuda/open_tile.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/row.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/decode_tile.cuh"
-#include "kernels/cuda/sm80/epilogue.cuh"
 #include "kernels/cuda/sm80/partials.h"
 #include "kernels/cuda/sm80/softmax.cuh"
 #include "kernels/cuda/stagger.cuh"
@@ -148,13 +149,16 @@ class Partials {
   __device__ float* Record(int row, int part) const {
     return records_ + int64_t{row * stride_ + part} * kFloats;
   }
-  // How many parts have been counted, as far as is known.
+  // How many of the tile's parts have been counted, as far as is known. Their
+  // records are there after a FenceAcquire.
   __device__ uint32_t Counted() const { return ptx::LoadRelaxed(counter_); }
-  // Counts this part; whether it is the last. The counter is 0 again then.
-  // After a barrier of the block.
+  // Counts this part; whether it is the last. The counter is 0 again then, as
+  // the next launch needs it. For one thread, after a barrier behind which all
+  // of the block's records are written.
   __device__ bool Count(int parts) const {
     return ptx::AtomicIncrement(counter_, parts - 1) == parts - 1;
   }
+  // The same for the last part, if it does not count itself.
   __device__ void Reset() const { *counter_ = 0; }
 
  private:

@@ -86,7 +86,7 @@ class Planning {
   __device__ OpenTile Open(int64_t tile, BlobOffset& described,
                            TileDescription& description) const {
     if (described != state().run.problem) {
-      Describe<WarpTeam>(blob_, state().run, description);
+      Describe(blob_, state().run, description);
       if (lane_ == 0) described = state().run.problem;
     }
     return MakeOpenTile(blob_, state().run, tile, description);
