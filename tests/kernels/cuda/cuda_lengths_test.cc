@@ -154,6 +154,28 @@ TEST_F(CudaLengthsTest, DecodesAroundTheBordersOfParts) {
   }
 }
 
+class CudaPartsTest : public CudaLengthsTest,
+                      public ::testing::WithParamInterface<int64_t> {};
+
+// Parts are merged so many at once, by dim, and then so many more.
+TEST_P(CudaPartsTest, DecodesInManyParts) {
+  for (DType dtype : {DType::kF16, DType::kBF16}) {
+    for (int64_t parts : {5, 22}) {
+      SCOPED_TRACE(
+          absl::StrCat("dtype ", static_cast<int>(dtype), " parts ", parts));
+      DenseProblem problem(
+          4, {.dtype = dtype,
+              .kv_len = cuda::sm80::kPartColumns * (parts - 1) + 1000,
+              .q_heads = 2,
+              .dim = GetParam()});
+      ExpectAccurate(problem);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dims, CudaPartsTest,
+                         ::testing::Values(64, 96, 128, 192, 256));
+
 // No more parts than this many, however long: the parts grow.
 TEST_F(CudaLengthsTest, DecodesSequencesOfManyLongParts) {
   constexpr int64_t kMostColumns =

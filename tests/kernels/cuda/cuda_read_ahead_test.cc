@@ -24,8 +24,8 @@ using testing::OwnedTensor;
 // Around tiles of 16 and 32 columns, and rings of three or four of them for two
 // or four warps.
 constexpr int64_t kShort[] = {1, 15, 16, 17, 33, 64, 65, 127, 130, 256, 300};
-// Around parts of 4096.
-constexpr int64_t kLong[] = {1000, 4096, 4097, 8300};
+// Around parts of 4096, up to six of them.
+constexpr int64_t kLong[] = {1000, 4096, 4097, 8300, 24000};
 
 // One row, a few, all 16, more than a tile.
 struct Rows {
@@ -40,7 +40,7 @@ struct Sight {
   std::optional<int64_t> q_start;
 };
 std::vector<Sight> Sights() {
-  constexpr int64_t kFar = 20000;  // a window wider than any sequence here
+  constexpr int64_t kFar = 30000;  // a window wider than any sequence here
   std::vector<Sight> sights = {
       {}, {{.causal = true}, {}}, {{.causal = true, .left = kFar}, kFar + 40}};
   for (int64_t q_start : {-20, -3, 0, 18, 100}) {
@@ -117,6 +117,8 @@ TEST_P(CudaReadAheadTest, InSeveralParts) {
       Check(dtype, 1, {8, 2, 1}, kv_len);
       if (HasFatalFailure()) return;
     }
+    Check(dtype, 2, {4, 2, 16}, 8300);  // and two tiles of rows
+    if (HasFatalFailure()) return;
   }
 }
 
