@@ -60,6 +60,7 @@ absl::Span<const ForwardArgs> FirstChunk(absl::Span<const ForwardArgs> group) {
 class Plan {
  public:
   Plan(absl::Span<const ForwardArgs> group, const Gpu& gpu) : gpu_(gpu) {
+    blob_.Reserve(group.size() * kUsualBytes);
     for (const ForwardArgs& args : group) {
       if (HasOutputs(args)) Add(args);
     }
@@ -70,6 +71,11 @@ class Plan {
   const std::vector<std::byte>& block() const { return blob_.bytes(); }
 
  private:
+  // Of a problem with one segment, for one of Hopper's kernels.
+  static constexpr size_t kUsualBytes =
+      sizeof(DeviceProblem) + sizeof(DeviceSegment) +
+      sm90::KMap(1) * sizeof(CUtensorMap) + sizeof(TileRun);
+
   void Add(const ForwardArgs& args) {
     const Problem& p = args.problem;
     const BlobOffset problem = blob_.Append(args);

@@ -1,5 +1,6 @@
 #include "kernels/cuda/pack.h"
 
+#include "absl/container/inlined_vector.h"
 #include "kernels/mask.h"
 
 namespace attnd::cuda {
@@ -43,8 +44,7 @@ BlobOffset Blob::Append(const ForwardArgs& args) {
   d.softcap = p.softcap.value_or(0.0f);
   d.q_lens = Append(p.q_lens);
   d.q_starts = Append(p.q_starts);
-  std::vector<DeviceSegment> segments;
-  segments.reserve(p.kv.size());
+  absl::InlinedVector<DeviceSegment, 2> segments;
   int64_t bias_column = 0;
   for (const KvSegment& s : p.kv) {
     segments.push_back(MakeSegment(s, *this));

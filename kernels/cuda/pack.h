@@ -18,6 +18,9 @@ class Blob {
  public:
   Blob() : bytes_(kAlignment) {}
 
+  // Makes room for as many bytes, that it need not move.
+  void Reserve(size_t bytes) { bytes_.reserve(kAlignment + bytes); }
+
   // Copies `values` to the end of the block, aligned as they must be, and says
   // where they are; 0 when there are none.
   template <class T>

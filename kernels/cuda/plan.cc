@@ -1,7 +1,9 @@
 #include "kernels/cuda/plan.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
+#include <utility>
 
 #include "kernels/cuda/sm80/config.h"
 
@@ -111,26 +113,31 @@ void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
   run.heads_follow = tiles.heads_follow;
   run.row_blocks = tiles.row_blocks;
   run.parts = static_cast<int32_t>(tiles.parts);
-  entries_.push_back({run, tiles, ahead});
+  ahead_ = entries_.empty() ? ahead : ReadAhead{};
+  entries_.push_back({run, tiles});
 }
 
 // The longest first, so that the end is not one of them alone.
 void Launch::Place(Blob& blob) {
-  std::stable_sort(entries_.begin(), entries_.end(),
-                   [](const Entry& a, const Entry& b) {
-                     return a.tiles.columns > b.tiles.columns;
-                   });
+  std::vector<std::pair<int64_t, size_t>> order;  // entries are large to move
+  order.reserve(entries_.size());
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    order.push_back({-entries_[i].tiles.columns, i});
+  }
+  std::sort(order.begin(), order.end());
   std::vector<TileRun> runs;
   runs.reserve(entries_.size());
-  for (Entry& entry : entries_) {
-    entry.run.first_tile = tiles_;
-    entry.run.first_record = records_;
-    entry.run.first_counter = counters_;
-    tiles_ += entry.tiles.count();
-    records_ += entry.tiles.records();
-    counters_ += entry.tiles.counters();
-    runs.push_back(entry.run);
+  for (const auto& [columns, i] : order) {
+    auto& [run, tiles] = entries_[i];
+    run.first_tile = tiles_;
+    run.first_record = records_;
+    run.first_counter = counters_;
+    tiles_ += tiles.count();
+    records_ += tiles.records();
+    counters_ += tiles.counters();
+    runs.push_back(run);
   }
+  if (!runs.empty()) first_run_ = runs.front();
   runs_at_ = blob.Append(absl::MakeConstSpan(runs));
 }
 

@@ -61,10 +61,8 @@ class Launch {
   const Kernel& kernel() const { return *kernel_; }
   BlobOffset runs() const { return runs_at_; }
   int32_t num_runs() const { return static_cast<int32_t>(entries_.size()); }
-  const TileRun& first_run() const { return entries_.front().run; }
-  ReadAhead ahead() const {
-    return entries_.size() == 1 ? entries_.front().ahead : ReadAhead{};
-  }
+  const TileRun& first_run() const { return first_run_; }
+  const ReadAhead& ahead() const { return ahead_; }
   int64_t tiles() const { return tiles_; }
   int64_t records() const { return records_; }  // of partial results
   int64_t counters() const { return kernel_->persistent ? 1 : counters_; }
@@ -73,11 +71,12 @@ class Launch {
   struct Entry {
     TileRun run;
     Tiles tiles;
-    ReadAhead ahead;
   };
 
   const Kernel* kernel_;
   std::vector<Entry> entries_;
+  TileRun first_run_;
+  ReadAhead ahead_;  // of the only entry
   int64_t tiles_ = 0, records_ = 0, counters_ = 0;
   BlobOffset runs_at_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <utility>
 
 #include "kernels/cuda/sm90/config.h"
 
@@ -65,18 +66,18 @@ bool Encode(const ConstTensorView& view, const Extents& extents, int box_tokens,
 std::optional<TensorMaps> MakeTensorMaps(const ForwardArgs& args, int cols) {
   if (Encoder() == nullptr) return std::nullopt;
   const Problem& p = args.problem;
-  TensorMaps made{std::vector<CUtensorMap>(KMap(static_cast<int>(p.kv.size()))),
-                  false};
-  std::vector<CUtensorMap>& maps = made.maps;
+  std::optional<TensorMaps> made(std::in_place);
+  auto& maps = made->maps;
+  maps.resize(KMap(static_cast<int>(p.kv.size())));
   if (!Encode(p.q, {p.head_dim, p.q_len, p.q_heads, p.batch}, kConsumerRows,
               maps[kMapQ])) {
     return std::nullopt;
   }
   const ConstTensorView o{args.o.data, args.o.dtype, args.o.batch_stride,
                           args.o.token_stride, args.o.head_stride};
-  made.has_o = o && o.dtype == p.dtype() &&
-               Encode(o, {p.value_dim, p.q_len, p.q_heads, p.batch}, kWarpRows,
-                      maps[kMapO]);
+  made->has_o = o && o.dtype == p.dtype() &&
+                Encode(o, {p.value_dim, p.q_len, p.q_heads, p.batch}, kWarpRows,
+                       maps[kMapO]);
   for (size_t i = 0; i < p.kv.size(); ++i) {
     const KvSegment& s = p.kv[i];
     if (s.len == 0) continue;  // nothing of it is loaded

@@ -6,8 +6,8 @@
 #include <cuda.h>
 
 #include <optional>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "kernels/attention.h"
 
 namespace attnd::cuda::sm90 {
@@ -18,8 +18,8 @@ constexpr int KMap(int segment) { return 2 + 2 * segment; }
 constexpr int VMap(int segment) { return 3 + 2 * segment; }
 
 struct TensorMaps {
-  std::vector<CUtensorMap> maps;
-  bool has_o;  // else O is not laid out as the copy engine can write it
+  absl::InlinedVector<CUtensorMap, VMap(0) + 1> maps;
+  bool has_o = false;  // else O is not laid out as the copy engine can write it
 };
 
 // Maps with boxes of 64 columns by a consumer's rows of Q, a warp's rows of O,

@@ -1,5 +1,7 @@
 #include "kernels/cuda/plan.h"
 
+#include <cstring>
+
 #include "gtest/gtest.h"
 
 namespace attnd::cuda {
@@ -8,7 +10,8 @@ namespace {
 // The tiles of 128 rows, of heads that have as many queries as keys.
 Tiles TilesOf(int64_t len, int64_t dim, int64_t heads, bool causal = true,
               int64_t group = 1) {
-  const KvSegment segment{.len = len};
+  KvSegment segment;
+  segment.len = len;
   Problem p;
   p.batch = 1;
   p.q_len = len;
@@ -149,6 +152,34 @@ TEST(DecodeAheadTest, OfALaunchOfOneProblemAlone) {
   EXPECT_EQ(launch.ahead().columns, 100);
   add();
   EXPECT_EQ(launch.ahead().columns, 0);
+}
+
+TEST(LaunchTest, PutsLongProblemsFirstAndEqualOnesAsTheyCame) {
+  const Decoded decoded;
+  Blob blob;
+  Launch launch(decoded.kernel);
+  ForwardArgs args;
+  args.problem = decoded.problem;
+  BlobOffset problems[4];
+  const int64_t columns[] = {100, 300, 100, 200};
+  for (int i = 0; i < 4; ++i) {
+    problems[i] = blob.Append(args);
+    launch.Add(blob, problems[i],
+               {.heads = i + 1, .row_blocks = 1, .columns = columns[i]});
+  }
+  launch.Place(blob);
+  ASSERT_EQ(launch.num_runs(), 4);
+  TileRun runs[4];
+  std::memcpy(runs, blob.bytes().data() + launch.runs(), sizeof(runs));
+  const int order[] = {1, 3, 0, 2};
+  int64_t tiles = 0;
+  for (int n = 0; n < 4; ++n) {
+    EXPECT_EQ(runs[n].problem, problems[order[n]]);
+    EXPECT_EQ(runs[n].first_tile, tiles);
+    tiles += order[n] + 1;
+  }
+  EXPECT_EQ(launch.first_run().problem, problems[1]);
+  EXPECT_EQ(launch.tiles(), tiles);
 }
 
 }  // namespace
