@@ -138,34 +138,34 @@ TEST(DecodeAheadTest, NothingWhereABlockWouldHaveToAskFirst) {
             0);
 }
 
-TEST(DecodeAheadTest, OfALaunchOfOneProblemAlone) {
+class LaunchTest : public ::testing::Test {
+ protected:
+  // Adds the problem as one with these tiles; where it is in the block.
+  BlobOffset Add(const Tiles& tiles) {
+    ForwardArgs args;
+    args.problem = decoded.problem;
+    const BlobOffset problem = blob.Append(args);
+    launch.Add(blob, problem, tiles, {}, decoded.Ahead());
+    return problem;
+  }
+
   const Decoded decoded;
   Blob blob;
-  Launch launch(decoded.kernel);
-  ForwardArgs args;
-  args.problem = decoded.problem;
-  const BlobOffset at = blob.Append(args);
-  const auto add = [&] {
-    launch.Add(blob, at, DecodeTiles(decoded.problem), {}, decoded.Ahead());
-  };
-  add();
+  Launch launch{decoded.kernel};
+};
+
+TEST_F(LaunchTest, ReadsAheadForOneProblemAlone) {
+  Add(DecodeTiles(decoded.problem));
   EXPECT_EQ(launch.ahead().columns, 100);
-  add();
+  Add(DecodeTiles(decoded.problem));
   EXPECT_EQ(launch.ahead().columns, 0);
 }
 
-TEST(LaunchTest, PutsLongProblemsFirstAndEqualOnesAsTheyCame) {
-  const Decoded decoded;
-  Blob blob;
-  Launch launch(decoded.kernel);
-  ForwardArgs args;
-  args.problem = decoded.problem;
+TEST_F(LaunchTest, PutsLongProblemsFirstAndEqualOnesAsTheyCame) {
   BlobOffset problems[4];
   const int64_t columns[] = {100, 300, 100, 200};
   for (int i = 0; i < 4; ++i) {
-    problems[i] = blob.Append(args);
-    launch.Add(blob, problems[i],
-               {.heads = i + 1, .row_blocks = 1, .columns = columns[i]});
+    problems[i] = Add({.heads = i + 1, .row_blocks = 1, .columns = columns[i]});
   }
   launch.Place(blob);
   ASSERT_EQ(launch.num_runs(), 4);
