@@ -6,7 +6,13 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstddef>
 #include <cstdint>
+
+// Declares `name`, the shared memory that a block was launched with. A macro,
+// as compilers do otherwise with a function's result than with an array.
+#define ATTND_DYNAMIC_SHARED(name) \
+  extern __shared__ __align__(1024) std::byte name[]
 
 namespace attnd::cuda::ptx {
 

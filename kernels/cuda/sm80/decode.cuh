@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/open_tile.cuh"
+#include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
@@ -294,7 +295,7 @@ __device__ TilesAhead OpenDecodeTile(const LaunchParams& params,
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     DecodeKernel(const __grid_constant__ LaunchParams params) {
-  extern __shared__ __align__(1024) std::byte memory[];
+  ATTND_DYNAMIC_SHARED(memory);
   constexpr int kRingBytes =
       Config::kStages * 2 * TileLayout<Config::kDim>::Bytes(Config::kCols);
   auto& shared = *reinterpret_cast<DecodeShared<Config>*>(

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/open_tile.cuh"
+#include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
@@ -262,7 +263,7 @@ class Float32 {
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads)
     Float32Kernel(const __grid_constant__ LaunchParams params) {
-  extern __shared__ __align__(1024) std::byte memory[];
+  ATTND_DYNAMIC_SHARED(memory);
   Float32<Config>(memory).Run(params, params.first_tile + blockIdx.x);
 }
 

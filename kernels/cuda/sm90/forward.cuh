@@ -8,6 +8,7 @@
 #include "kernels/cuda/sm90/consumer.cuh"
 #include "kernels/cuda/sm90/loader.cuh"
 #include "kernels/cuda/sm90/planner.cuh"
+#include "kernels/cuda/sm90/ptx.cuh"
 #include "kernels/cuda/sm90/rows_loader.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
 
@@ -16,7 +17,7 @@ namespace attnd::cuda::sm90 {
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, 1)
     ForwardKernel(const __grid_constant__ LaunchParams params) {
-  extern __shared__ __align__(1024) std::byte memory[];
+  ATTND_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<Shared<Config>*>(memory);
   if (threadIdx.x == 0) {
     constexpr int kWarps = 4 * Config::kConsumers;
