@@ -1,0 +1,28 @@
+#ifndef ATTND_TESTS_EMULATION_COPY_ENGINE_H_
+#define ATTND_TESTS_EMULATION_COPY_ENGINE_H_
+
+// The copy engine (TMA). From its start to its end, which an mbarrier says,
+// what a copy writes is NaN.
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace attnd::emulation {
+
+// A box of a tensor to shared memory.
+void StartBoxLoad(uint32_t to, const CUtensorMap* map, const int (&at)[4],
+                  uint32_t mbarrier);
+// Bytes in a row.
+void StartBulkLoad(uint32_t to, const void* from, uint32_t bytes,
+                   uint32_t mbarrier);
+// A box from shared memory, in the thread's open group of stores.
+void StartBoxStore(const CUtensorMap* map, const int (&at)[4], uint32_t from);
+
+// What this thread has stored to shared memory may be read by wgmma and the
+// copy engine.
+void FenceForAsync();
+
+}  // namespace attnd::emulation
+
+#endif  // ATTND_TESTS_EMULATION_COPY_ENGINE_H_

@@ -1,0 +1,56 @@
+#include "tests/emulation/emulated_gpu.h"
+
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "kernels/cuda/fused.h"
+#include "kernels/cuda/status.h"
+#include "tests/emulation/runtime.h"
+#include "tests/kernels/cuda/fake_runtime.h"
+
+namespace attnd::emulation {
+
+EmulatedGpu::EmulatedGpu(const cuda::Gpu& gpu, uint64_t seed) {
+  testing::SetFakeAttribute(cudaDevAttrComputeCapabilityMajor,
+                            gpu.capability / 10);
+  testing::SetFakeAttribute(cudaDevAttrComputeCapabilityMinor,
+                            gpu.capability % 10);
+  testing::SetFakeAttribute(cudaDevAttrMultiProcessorCount,
+                            gpu.multiprocessors);
+  SeedLaunches(seed);
+  cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+  workspace_ = std::make_unique<cuda::Workspace>(stream_);
+}
+
+EmulatedGpu::~EmulatedGpu() {
+  workspace_ = nullptr;
+  cudaStreamDestroy(stream_);
+}
+
+absl::Status EmulatedGpu::Forward(absl::Span<const ForwardArgs> group) {
+  int64_t bytes = 0;
+  for (const ForwardArgs& args : group) {
+    bytes += cuda::FusedScratchBytes(args.problem);
+  }
+  absl::Status status = Poison(bytes);
+  if (!status.ok()) return status;
+  return Wait(cuda::EnqueueFused(group, *workspace_).status());
+}
+
+absl::Status EmulatedGpu::Poison(int64_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  const absl::StatusOr<std::byte*> scratch = workspace_->Scratch(bytes);
+  if (!scratch.ok()) return scratch.status();
+  return cuda::ToStatus(cudaMemsetAsync(*scratch, 0xff, bytes, stream_),
+                        "poisoning scratch");
+}
+
+absl::Status EmulatedGpu::Wait(const absl::Status& enqueued) {
+  absl::Status run = cuda::ToStatus(cudaStreamSynchronize(stream_), "running");
+  workspace_->Recycle();
+  absl::Status error = TakeLaunchError();
+  if (!error.ok()) return error;
+  return enqueued.ok() ? run : enqueued;
+}
+
+}  // namespace attnd::emulation

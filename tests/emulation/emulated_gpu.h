@@ -1,0 +1,48 @@
+#ifndef ATTND_TESTS_EMULATION_EMULATED_GPU_H_
+#define ATTND_TESTS_EMULATION_EMULATED_GPU_H_
+
+// Runs problems in host memory through the calls that a CUDA stream of the
+// service makes, on kernels that are compiled for the CPU.
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "kernels/attention.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/workspace.h"
+
+namespace attnd::emulation {
+
+// What kernels are made for. Few multiprocessors, so that blocks which stay
+// have many tiles each.
+inline constexpr cuda::Gpu kHopper = {.capability = 90, .multiprocessors = 3};
+inline constexpr cuda::Gpu kAmpere = {.capability = 80, .multiprocessors = 3};
+
+// For one at a time.
+class EmulatedGpu {
+ public:
+  // What happens when follows from the seed.
+  EmulatedGpu(const cuda::Gpu& gpu, uint64_t seed);
+  ~EmulatedGpu();
+  EmulatedGpu(const EmulatedGpu&) = delete;
+  EmulatedGpu& operator=(const EmulatedGpu&) = delete;
+
+  // INTERNAL also where a kernel breaks a rule, or is not among those that are
+  // built. Scratch is NaN to begin with.
+  absl::Status Forward(absl::Span<const ForwardArgs> group);
+
+ private:
+  absl::Status Poison(int64_t scratch_bytes);
+  absl::Status Wait(const absl::Status& enqueued);
+
+  cudaStream_t stream_ = nullptr;
+  std::unique_ptr<cuda::Workspace> workspace_;
+};
+
+}  // namespace attnd::emulation
+
+#endif  // ATTND_TESTS_EMULATION_EMULATED_GPU_H_
