@@ -55,9 +55,36 @@ struct RowIntervals {
     return RowSpan(first, last).all;
   }
 
+  // The other way round, the rows that see any of columns [first, last], and
+  // those that see all of them: one interval each, empty when lo >= hi. Columns
+  // past the last, which no row sees, may be among them.
+  constexpr Interval RowsThatSee(int64_t first, int64_t last) const {
+    return {RowsEndingBy(first), RowsBeginningBy(last)};
+  }
+  constexpr Interval RowsThatSeeAll(int64_t first, int64_t last) const {
+    return {RowsEndingBy(last), RowsBeginningBy(first)};
+  }
+
  private:
+  // Not std::clamp: its references would be places in a GPU's local memory.
+  static constexpr int64_t Within(int64_t n, int64_t most) {
+    return n < 0 ? 0 : n > most ? most : n;
+  }
   constexpr int64_t Clamp(int64_t column) const {
-    return std::clamp<int64_t>(column, 0, columns);
+    return Within(column, columns);
+  }
+  // The rows, which are the first ones, whose hi is at most `column`, and those
+  // whose lo is.
+  constexpr int64_t RowsEndingBy(int64_t column) const {
+    if (column >= columns) return rows;
+    if (right < 0) return 0;
+    const int64_t offset = kv_start + column * kv_stride - q_start;
+    return Within(CeilDiv(offset - right, q_stride), rows);
+  }
+  constexpr int64_t RowsBeginningBy(int64_t column) const {
+    if (left < 0 || column >= columns) return rows;
+    const int64_t offset = kv_start + column * kv_stride - q_start;
+    return Within(FloorDiv(offset + left, q_stride) + 1, rows);
   }
   static constexpr int64_t FloorDiv(int64_t a, int64_t b) {
     if (b == 1) return a;  // nearly always, and a GPU divides slowly

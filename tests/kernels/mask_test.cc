@@ -105,6 +105,35 @@ TEST(RowIntervalsTest, OfTilesCoverAndAgreeWithTheirRows) {
   }
 }
 
+// Also of columns past the last, and of rows that see nothing because their
+// window lies between two columns.
+TEST(RowIntervalsTest, RowsThatSeeColumnsAreThoseWhoseIntervalsHaveThem) {
+  for (int seed = 0; seed < kDraws; ++seed) {
+    const RowIntervals r = RandomIntervals(seed);
+    Draw draw(seed);
+    const int64_t first = draw.Int(0, r.columns + 3),
+                  last = draw.Int(first, r.columns + 6);
+    const Interval any = r.RowsThatSee(first, last),
+                   all = r.RowsThatSeeAll(first, last);
+    ASSERT_GE(any.lo, 0) << "seed " << seed;
+    ASSERT_LE(any.lo, any.hi) << "seed " << seed;
+    ASSERT_LE(any.hi, r.rows) << "seed " << seed;
+    for (int64_t row = 0; row < r.rows; ++row) {
+      const Interval seen = r.Row(row);
+      if (!seen.empty()) {
+        ASSERT_EQ(row >= any.lo && row < any.hi,
+                  seen.lo <= last && seen.hi > first)
+            << "seed " << seed << " row " << row << " columns " << first
+            << " to " << last;
+      }
+      ASSERT_EQ(row >= all.lo && row < all.hi,
+                seen.lo <= first && seen.hi > last)
+          << "seed " << seed << " row " << row << " columns " << first << " to "
+          << last;
+    }
+  }
+}
+
 TEST(MakeRowIntervalsTest, DefaultsToTheBottomRightOfEachSequencesLengths) {
   const int64_t q_lens[] = {4, 2}, kv_lens[] = {9, 3};
   KvSegment segment;
