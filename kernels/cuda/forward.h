@@ -11,15 +11,10 @@
 #include "kernels/attention.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/enqueue.h"
 #include "kernels/cuda/workspace.h"
 
 namespace attnd::cuda {
-
-// What a call enqueued.
-struct LaunchCounts {
-  int kernels = 0;
-  int copies = 0;  // host to device
-};
 
 // Enqueues the group on the workspace's stream; nothing is waited for. The
 // problems are valid, share dtype and dims, and their tensors are in device
