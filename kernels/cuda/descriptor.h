@@ -55,6 +55,7 @@ struct alignas(16) TileRun {
   BlobOffset problem = 0;     // DeviceProblem
   BlobOffset segments = 0;    // its segments
   BlobOffset maps = 0;        // CUtensorMap[], of kernels that use them
+  BlobOffset gradients = 0;   // DeviceGradients, of backward's kernels
   int32_t num_segments = 0;
   int64_t row_blocks = 0;      // of a sequence's head, or group of heads
   int64_t heads_together = 1;  // that take turns, of kernels that do so
@@ -77,13 +78,16 @@ struct ReadAhead {
 
 // What a grouped kernel gets. A small block travels in here, a larger one is
 // copied to memory before the launch.
-inline constexpr int kInlineBytes = 3840;
+inline constexpr int kInlineBytes = 3712;
 
 struct LaunchParams {
   const std::byte* blob = nullptr;  // in device memory; null: inline_blob
   BlobOffset runs = 0;              // TileRun[num_runs], first_tile ascending
   int32_t num_runs = 0;
-  uint32_t num_tiles = 0;        // of a kernel whose blocks take many
+  uint32_t num_tiles = 0;  // of this launch
+  // Of backward: blocks take tiles from a counter, as they begin; see
+  // turns.cuh.
+  bool in_turns = false;
   int64_t first_tile = 0;        // that of the first block of threads
   float* scratch = nullptr;      // partial results
   uint32_t* counters = nullptr;  // 0 before and after every launch

@@ -104,7 +104,7 @@ class Plan {
       if (!maps.has_value()) return false;
       const BlobOffset at = blob_.Append(absl::MakeConstSpan(maps->maps));
       LaunchOf(*kernel).Add(blob_, problem, RowTiles(p, *kernel),
-                            {at, maps->has_o});
+                            {.maps = at, .has_o_map = maps->has_o});
     }
     return !kernels.empty();
   }

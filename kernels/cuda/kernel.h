@@ -1,7 +1,7 @@
 #ifndef ATTND_KERNELS_CUDA_KERNEL_H_
 #define ATTND_KERNELS_CUDA_KERNEL_H_
 
-// A compiled kernel of the fused forward, and which sequences go where.
+// A compiled kernel of the fused passes, and which sequences go where.
 
 #include <cstdint>
 
@@ -10,6 +10,14 @@ namespace attnd::cuda {
 // Sequences of at most this many queries are decoded.
 inline constexpr int64_t kDecodeRows = 16;
 constexpr bool IsDecode(int64_t q_len) { return q_len <= kDecodeRows; }
+
+// Where an element of dQ is while backward sums it up in f32: it lies as the
+// threads that add to it hold it.
+enum class DqLayout : int32_t {
+  kRows,   // [row, dim]
+  kLanes,  // blocks of 16 x 16 as 8 words of each lane's mma fragment, by word
+  kQuads,  // the same, by row and lane: 4 words of a lane side by side
+};
 
 struct Kernel {
   const char* name = nullptr;      // e.g. "cuda/sm80/prefill_bf16_d128"
@@ -24,6 +32,7 @@ struct Kernel {
   bool persistent = false;
   // Blocks 2i and 2i + 1 gain by being near each other.
   bool paired = false;
+  DqLayout dq_layout = DqLayout::kRows;  // of backward's kernels
 };
 
 }  // namespace attnd::cuda

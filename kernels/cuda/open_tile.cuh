@@ -25,7 +25,7 @@ struct OpenTile {
   const DeviceProblem* problem;
   const DeviceSegment* segments;
   int64_t first_record, first_counter;
-  BlobOffset maps;
+  BlobOffset maps, gradients;
   bool has_o_map;
   uint32_t row_blocks;
   uint32_t heads_together;
@@ -135,6 +135,7 @@ __device__ inline OpenTile MakeOpenTile(const std::byte* blob,
           run.first_record,
           run.first_counter,
           run.maps,
+          run.gradients,
           run.has_o_map,
           static_cast<uint32_t>(run.row_blocks),
           static_cast<uint32_t>(run.heads_together),

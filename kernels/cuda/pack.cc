@@ -56,6 +56,19 @@ BlobOffset Blob::Append(const ForwardArgs& args) {
   return Append(absl::MakeConstSpan(&d, 1));
 }
 
+BlobOffset Blob::Append(const BackwardArgs& args, DeviceGradients gradients) {
+  gradients.d_o = args.d_o;
+  gradients.o = args.o;
+  gradients.lse = args.lse;
+  gradients.delta = args.delta;
+  gradients.d_lse = args.d_lse;
+  gradients.dq = args.dq;
+  absl::InlinedVector<DeviceSegmentGradients, 2> segments;
+  for (const KvSegment& s : args.problem.kv) segments.push_back({s.dk, s.dv});
+  gradients.segments = Append(absl::MakeConstSpan(segments));
+  return Append(absl::MakeConstSpan(&gradients, 1));
+}
+
 DeviceProblem Blob::problem(BlobOffset offset) const {
   DeviceProblem problem;
   std::memcpy(&problem, bytes_.data() + offset, sizeof(problem));

@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/gradient.h"
 
 namespace attnd::cuda {
 
@@ -35,6 +36,9 @@ class Blob {
 
   // The problem with its segments and arrays.
   BlobOffset Append(const ForwardArgs& args);
+  // What a backward problem has beside its DeviceProblem, which Append of a
+  // ForwardArgs without outputs makes.
+  BlobOffset Append(const BackwardArgs& args, DeviceGradients gradients);
   DeviceProblem problem(BlobOffset offset) const;
 
   const std::vector<std::byte>& bytes() const { return bytes_; }

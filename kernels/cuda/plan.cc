@@ -99,16 +99,27 @@ Tiles RowTiles(const Problem& p, const Kernel& kernel) {
   return tiles;
 }
 
+Tiles ColumnTiles(const Problem& p, const Kernel& kernel) {
+  Tiles tiles;
+  tiles.heads = p.batch * p.kv_heads;
+  for (const KvSegment& s : p.kv) {
+    tiles.row_blocks += CeilDiv(s.len, kernel.cols);
+  }
+  tiles.columns = p.q_len * p.group();  // what takes its time
+  return tiles;
+}
+
 void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
-                 const RunMaps& maps, const ReadAhead& ahead) {
+                 const RunExtras& extras, const ReadAhead& ahead) {
   if (tiles.count() == 0) return;
   const DeviceProblem packed = blob.problem(problem);
   TileRun run;
   run.problem = problem;
   run.segments = packed.segments;
   run.num_segments = packed.num_segments;
-  run.maps = maps.at;
-  run.has_o_map = maps.has_o;
+  run.maps = extras.maps;
+  run.has_o_map = extras.has_o_map;
+  run.gradients = extras.gradients;
   run.heads_together = tiles.heads_together;
   run.heads_follow = tiles.heads_follow;
   run.row_blocks = tiles.row_blocks;

@@ -36,14 +36,17 @@ struct Tiles {
 };
 Tiles DecodeTiles(const Problem& problem);
 Tiles RowTiles(const Problem& problem, const Kernel& kernel);
+// Of backward: blocks of columns of each segment, of each K/V head.
+Tiles ColumnTiles(const Problem& problem, const Kernel& kernel);
 
 // What blocks that decode the problem may read ahead, if it is the only one.
 ReadAhead DecodeAhead(const Problem& problem, const Kernel& kernel);
 
-// A problem's tensor maps, of kernels that need them.
-struct RunMaps {
-  BlobOffset at = 0;
-  bool has_o = false;  // else the copy engine cannot write O
+// What some kernels need of a problem beside itself.
+struct RunExtras {
+  BlobOffset maps = 0;       // tensor maps
+  bool has_o_map = false;    // else the copy engine cannot write O
+  BlobOffset gradients = 0;  // DeviceGradients
 };
 
 // One kernel with the tiles that a group has for it.
@@ -53,7 +56,7 @@ class Launch {
 
   // Nothing, if there are no tiles.
   void Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
-           const RunMaps& maps = {}, const ReadAhead& ahead = {});
+           const RunExtras& extras = {}, const ReadAhead& ahead = {});
 
   // Puts the runs, those whose tiles take longest first, into the blob. Once.
   void Place(Blob& blob);

@@ -144,6 +144,20 @@ __device__ inline uint32_t LoadRelaxed(const uint32_t* p) {
                : "memory");
   return value;
 }
+// Reads *p; what was written before it was released can be read after that.
+__device__ inline uint32_t LoadAcquire(const uint32_t* p) {
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
+               : "=r"(value)
+               : "l"(p)
+               : "memory");
+  return value;
+}
+// Writes *p; who acquires it sees what this thread knows of now.
+__device__ inline void StoreRelease(uint32_t* p, uint32_t value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value)
+               : "memory");
+}
 // What others had released when this thread read so can be read after it.
 __device__ inline void FenceAcquire() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");

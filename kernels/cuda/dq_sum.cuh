@@ -1,0 +1,34 @@
+#ifndef ATTND_KERNELS_CUDA_DQ_SUM_CUH_
+#define ATTND_KERNELS_CUDA_DQ_SUM_CUH_
+
+// dQ while it is being summed up: where an element is.
+
+#include <cstdint>
+
+#include "kernels/cuda/gradient.h"
+
+namespace attnd::cuda {
+
+// Of the sums of one head, whose rows have `dim` columns, a multiple of 16:
+// where the block of 16 by 16 begins that has row `row` and column `column`.
+__device__ inline int64_t DqBlock(int64_t row, int column, int dim) {
+  return row / 16 * 16 * dim + column / 16 * 256;
+}
+
+// Row `row` at column `column`, from there.
+__device__ inline int64_t DqPlace(DqLayout layout, int64_t row, int column,
+                                  int dim) {
+  if (layout == DqLayout::kRows) return row * dim + column;
+  // As mma has it: lane 4 r + q holds columns 2 q and 2 q + 1 of rows r and
+  // r + 8, and of the columns 8 further on.
+  const int r = static_cast<int>(row % 16), c = column % 16;
+  const int lane = r % 8 * 4 + c % 8 / 2;
+  const int half = r / 8, word = c / 8 * 2 + c % 2;
+  const int at = layout == DqLayout::kLanes ? (half * 4 + word) * 32 + lane
+                                            : (half * 32 + lane) * 4 + word;
+  return DqBlock(row, column, dim) + at;
+}
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_DQ_SUM_CUH_

@@ -1,0 +1,56 @@
+#ifndef ATTND_KERNELS_CUDA_GRADIENT_H_
+#define ATTND_KERNELS_CUDA_GRADIENT_H_
+
+// Backward as the device sees it: what a problem has beside what forward knows
+// of it, and the memory that its kernels hand on to each other.
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/kernel.h"
+
+namespace attnd::cuda {
+
+// Rows of a head are padded to whole tiles in the scratch below, so that every
+// kernel reads and adds without asking.
+inline constexpr int64_t kGradientRows = 128;
+// A head has a counter of turns (turns.cuh) for as many rows; a kernel uses the
+// first ones of each of its tiles.
+inline constexpr int64_t kTurnRows = 32;
+constexpr int64_t PaddedRows(int64_t q_len) {
+  return (q_len + kGradientRows - 1) / kGradientRows * kGradientRows;
+}
+
+struct DeviceSegmentGradients {
+  TensorView dk;  // [batch, len, kv_heads, head_dim], or null
+  TensorView dv;  // [batch, len, kv_heads, value_dim], or null
+};
+
+struct alignas(16) DeviceGradients {
+  ConstTensorView d_o;      // [batch, q_len, q_heads, value_dim], as Q
+  ConstTensorView o;        // the same shape, as Q or f32; null: delta is given
+  ConstRowView lse;         // [batch, q_heads, q_len]
+  ConstRowView delta;       // or null
+  ConstRowView d_lse;       // or null
+  TensorView dq;            // [batch, q_len, q_heads, head_dim], or null
+  BlobOffset segments = 0;  // DeviceSegmentGradients[num_segments]
+  DqLayout dq_layout = DqLayout::kRows;
+  int32_t dq_dim = 0;  // columns of the sums: head_dim rounded up
+  bool deterministic = false;
+  int64_t padded_rows = 0;  // of a head
+  // Places in the launch's scratch, in words of 4 bytes from its start, each
+  // for all heads of all sequences, [batch * q_heads, padded_rows, ...].
+  int64_t lse_at = 0;    // f32: LSE as kernels want it, +inf of an empty row
+  int64_t delta_at = 0;  // f32: (E11) less the gradient of LSE
+  int64_t dq_at = 0;     // f32 [..., dq_dim]: dQ / scale, 0 at first
+  int64_t turns_at = 0;  // uint32: see turns.cuh; of deterministic problems
+  // uint32 [batch, num_segments, padded_rows / kTurnRows]: TurnsUntil of blocks
+  // of as many rows and columns.
+  int64_t turns_until_at = 0;
+  int32_t turn_rows = 0, turn_cols = 0;
+};
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_GRADIENT_H_

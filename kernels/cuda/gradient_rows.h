@@ -1,0 +1,21 @@
+#ifndef ATTND_KERNELS_CUDA_GRADIENT_ROWS_H_
+#define ATTND_KERNELS_CUDA_GRADIENT_ROWS_H_
+
+// The kernels that backward begins and ends with, a block of threads for
+// kGradientRows rows of a head.
+
+#include "kernels/attention.h"
+#include "kernels/cuda/kernel.h"
+
+namespace attnd::cuda {
+
+// What a row's P and dS are made of: LSE and delta (E11), in the launch's
+// scratch; and zeros where dQ is to be summed up.
+const Kernel& PrepareRowsKernel(DType dtype);
+
+// dQ from its sums.
+const Kernel& FinishDqKernel();
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_GRADIENT_ROWS_H_
