@@ -96,7 +96,11 @@ absl::StatusOr<Gpu> DescribeGpu(int index) {
   if (!capability.ok()) return capability.status();
   const auto count = Attribute(index, cudaDevAttrMultiProcessorCount);
   if (!count.ok()) return count.status();
-  return Gpu{.capability = *capability, .multiprocessors = *count};
+  const auto shared = Attribute(index, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  if (!shared.ok()) return shared.status();
+  return Gpu{.capability = *capability,
+             .multiprocessors = *count,
+             .shared_bytes = *shared};
 }
 
 absl::StatusOr<Gpu> CurrentGpu() {

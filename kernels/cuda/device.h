@@ -29,6 +29,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int index, int64_t retained_bytes);
 struct Gpu {
   int capability = 0;  // times ten: 90 is 9.0
   int multiprocessors = 0;
+  int shared_bytes = 0;  // that a block of threads may have
 };
 absl::StatusOr<Gpu> DescribeGpu(int index);
 // The device that the calling thread talks to.

@@ -51,6 +51,14 @@ struct ScoreRule {
     const float units = x * kLog2e;
     return isinf(units) && !isinf(x) ? copysignf(FLT_MAX, x) : units;
   }
+
+  // How much the score follows scale * product, (E16).
+  __device__ float Slope(float product) const {
+    if (softcap == 0.0f) return 1.0f;
+    // 1 - tanh^2, without its cancellation.
+    const float e = expf(-2.0f * fabsf(scale * product / softcap));
+    return 4.0f * e / ((1.0f + e) * (1.0f + e));
+  }
 };
 
 // The rule for sequence b and q head h.

@@ -17,6 +17,8 @@ EmulatedGpu::EmulatedGpu(const cuda::Gpu& gpu, uint64_t seed) {
                             gpu.capability % 10);
   testing::SetFakeAttribute(cudaDevAttrMultiProcessorCount,
                             gpu.multiprocessors);
+  testing::SetFakeAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin,
+                            gpu.shared_bytes);
   SeedLaunches(seed);
   cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
   workspace_ = std::make_unique<cuda::Workspace>(stream_);

@@ -19,8 +19,10 @@ namespace attnd::emulation {
 
 // What kernels are made for. Few multiprocessors, so that blocks which stay
 // have many tiles each.
-inline constexpr cuda::Gpu kHopper = {.capability = 90, .multiprocessors = 3};
-inline constexpr cuda::Gpu kAmpere = {.capability = 80, .multiprocessors = 3};
+inline constexpr cuda::Gpu kHopper = {
+    .capability = 90, .multiprocessors = 3, .shared_bytes = 227 << 10};
+inline constexpr cuda::Gpu kAmpere = {
+    .capability = 80, .multiprocessors = 3, .shared_bytes = 163 << 10};
 
 // For one at a time.
 class EmulatedGpu {

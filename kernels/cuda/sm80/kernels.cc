@@ -28,6 +28,44 @@ const Kernel& ForFloat32(int64_t head_dim, int64_t value_dim) {
   return kernels[dim <= 64 ? 0 : dim <= 128 ? 1 : 2];
 }
 
+// The same, as of forward.
+template <DType kDType, Memory kMemory>
+const Kernel& BackwardForDim(int64_t head_dim, int64_t value_dim) {
+  static const Kernel kernels[] = {MakeBackwardKernel<kDType, 64, kMemory>(),
+                                   MakeBackwardKernel<kDType, 96, kMemory>(),
+                                   MakeBackwardKernel<kDType, 128, kMemory>(),
+                                   MakeBackwardKernel<kDType, 192, kMemory>(),
+                                   MakeBackwardKernel<kDType, 256, kMemory>()};
+  const int dim = RoundedDim(head_dim, value_dim);
+  for (const Kernel& kernel : kernels) {
+    if (kernel.dim == dim) return kernel;
+  }
+  return kernels[4];
+}
+
+template <DType kDType>
+const Kernel& BackwardFor16Bits(int64_t head_dim, int64_t value_dim,
+                                int shared_bytes) {
+  const Kernel& large =
+      BackwardForDim<kDType, Memory::kLarge>(head_dim, value_dim);
+  const int blocks = BackwardShapeOf(large.dim, Memory::kLarge).blocks_per_sm;
+  // Of each block, and beyond the largest, 1 KiB is the system's.
+  constexpr int kSystemBytes = 1 << 10;
+  return blocks * (large.shared_bytes + kSystemBytes) <=
+                 shared_bytes + kSystemBytes
+             ? large
+             : BackwardForDim<kDType, Memory::kSmall>(head_dim, value_dim);
+}
+
+const Kernel& BackwardForFloat32(int64_t head_dim, int64_t value_dim) {
+  static const Kernel kernels[] = {
+      MakeBackwardKernel<DType::kF32, 64, Memory::kSmall>(),
+      MakeBackwardKernel<DType::kF32, 128, Memory::kSmall>(),
+      MakeBackwardKernel<DType::kF32, 256, Memory::kSmall>()};
+  const int dim = RoundedDim(head_dim, value_dim);
+  return kernels[dim <= 64 ? 0 : dim <= 128 ? 1 : 2];
+}
+
 }  // namespace
 
 const Kernel& FindKernel(Kind kind, DType dtype, int64_t head_dim,
@@ -41,6 +79,19 @@ const Kernel& FindKernel(Kind kind, DType dtype, int64_t head_dim,
   return dtype == DType::kF16
              ? ForDim<Kind::kDecode, DType::kF16>(head_dim, value_dim)
              : ForDim<Kind::kDecode, DType::kBF16>(head_dim, value_dim);
+}
+
+const Kernel& FindBackwardKernel(DType dtype, int64_t head_dim,
+                                 int64_t value_dim, int shared_bytes) {
+  switch (dtype) {
+    case DType::kF32:
+      return BackwardForFloat32(head_dim, value_dim);
+    case DType::kF16:
+      return BackwardFor16Bits<DType::kF16>(head_dim, value_dim, shared_bytes);
+    case DType::kBF16:
+      break;
+  }
+  return BackwardFor16Bits<DType::kBF16>(head_dim, value_dim, shared_bytes);
 }
 
 }  // namespace attnd::cuda::sm80

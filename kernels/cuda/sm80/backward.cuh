@@ -1,0 +1,400 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_CUH_
+#define ATTND_KERNELS_CUDA_SM80_BACKWARD_CUH_
+
+// Backward for 16-bit inputs: FlashAttention-2. A block of threads keeps a
+// block of columns, their K and V and what has been summed up of their dK and
+// dV, while Q and dO of all rows that see them come by, of one q head after the
+// other. What these rows' dQ gets from the columns is added to sums in memory.
+
+#include <cstdint>
+
+#include "kernels/cuda/dq_sum.cuh"
+#include "kernels/cuda/open_tile.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/score.cuh"
+#include "kernels/cuda/sm80/backward_config.h"
+#include "kernels/cuda/sm80/column_block.cuh"
+#include "kernels/cuda/sm80/epilogue.cuh"
+#include "kernels/cuda/sm80/operand.cuh"
+#include "kernels/cuda/sm80/products.cuh"
+#include "kernels/cuda/sm80/score_tile.cuh"
+#include "kernels/cuda/sm80/tile.cuh"
+
+namespace attnd::cuda::sm80 {
+
+template <class Config>
+struct BackwardShared {
+  using T = typename Config::T;
+  // Of the rows that are worked on, and of the next.
+  alignas(16) float lse[2][Config::kRows];
+  alignas(16) float delta[2][Config::kRows];
+  alignas(16) ushort2 seen[2][Config::kRows];  // where there is a mask
+  TileDescription description;
+  uint32_t tile;
+  ColumnBlock block;
+  HeadRows<T> q, d_o;
+  RowScratch scratch;
+  Turn turn;  // of the rows that are worked on
+  DeviceSegmentGradients gradients;
+  bool plain;    // see ScoreRule
+  float factor;  // of scores, if so
+};
+
+// Where tiles are in a block's shared memory, in bytes.
+template <class Config>
+struct BackwardMemory {
+  using Rows = TileLayout<Config::kDim>;     // of Q, dO, K and V
+  using Scores = TileLayout<Config::kRows>;  // of P and dS, a line a column
+  static constexpr int kK = 0;
+  static constexpr int kV = kK + Rows::Bytes(Config::kCols);
+  static constexpr int kQ = kV + Rows::Bytes(Config::kCols);
+  static constexpr int kDO =
+      kQ + Config::kQBuffers * Rows::Bytes(Config::kRows);
+  static constexpr int kDS =
+      kDO + Config::kDOBuffers * Rows::Bytes(Config::kRows);
+  static constexpr int kP = kDS + Scores::Bytes(Config::kCols);
+  static constexpr int kShared =
+      kP + (Config::kInRegisters ? 0 : Scores::Bytes(Config::kCols));
+};
+
+template <class Config>
+constexpr int BackwardSharedBytes() {
+  return BackwardMemory<Config>::kShared +
+         static_cast<int>(sizeof(BackwardShared<Config>));
+}
+
+template <class Config>
+class Backward {
+ public:
+  using T = typename Config::T;
+  using Memory = BackwardMemory<Config>;
+  using Rows = typename Memory::Rows;
+  using Scores = typename Memory::Scores;
+  static constexpr int kDim = Config::kDim, kRows = Config::kRows,
+                       kCols = Config::kCols, kThreads = Config::kThreads;
+  static constexpr int kTiles = Config::kWarpCols / 16;
+  static constexpr int kN = Config::kPassRows / 8;
+  static constexpr int kDimTiles = Config::kWarpDims / 8;
+  static constexpr bool kInRegisters = Config::kInRegisters;
+  static constexpr bool kTwoQ = Config::kQBuffers == 2;
+  static constexpr bool kTwoDO = Config::kDOBuffers == 2;
+  // A warp's part of S and dP, transposed, and of dK and dV.
+  using ScoreTile = float[kTiles][kN][4];
+  using Sums = float[kTiles][kDimTiles][4];
+
+  __device__ explicit Backward(std::byte* memory)
+      : memory_(ptx::SharedAddress(memory)),
+        shared_(*reinterpret_cast<BackwardShared<Config>*>(memory +
+                                                           Memory::kShared)),
+        lane_(threadIdx.x % 32),
+        warp_(threadIdx.x / 32),
+        column_(warp_ / Config::kParts * Config::kWarpCols),
+        part_(warp_ % Config::kParts) {}
+
+  __device__ void Run(const LaunchParams& params) {
+    Begin(params);
+    Sums dk, dv;
+    Clear(dk);
+    Clear(dv);
+    if (!shared_.block.visited.empty()) Loop(dk, dv);
+    const DeviceProblem& p = *shared_.block.sequence.problem;
+    Finish(1.0f, dv);
+    Store(dv, shared_.gradients.dv, p.value_dim);
+    __syncwarp();  // all have left the staging memory
+    Finish(p.scale, dk);
+    Store(dk, shared_.gradients.dk, p.head_dim);
+  }
+
+ private:
+  // Says what there is to do, and starts loading K and V. Everything that is
+  // needed later stays in shared memory.
+  __device__ void Begin(const LaunchParams& params) {
+    const int64_t index = TakeTile(params, shared_.tile);
+    const OpenTile tile =
+        FindTile<kThreads>(params, index, shared_.description);
+    const auto block = MakeColumnBlock<kRows, kCols>(params, tile);
+    const DeviceProblem& p = *tile.problem;
+    if (!block.visited.empty()) {
+      const DeviceSegment& s = tile.segments[block.segment];
+      LoadTile<kDim, kCols, kThreads>(
+          memory_ + Memory::kK, ColumnRows<T>(s.k, block), s.k.token_stride,
+          block.valid, p.head_dim, threadIdx.x);
+      LoadTile<kDim, kCols, kThreads>(
+          memory_ + Memory::kV, ColumnRows<T>(s.v, block), s.v.token_stride,
+          block.valid, p.value_dim, threadIdx.x);
+    }
+    if (threadIdx.x == 0) {
+      const auto& gradients =
+          *At<DeviceGradients>(BlobOf(params), tile.gradients);
+      shared_.block = block;
+      shared_.q = HeadRows<T>(p.q, block);
+      shared_.d_o = HeadRows<T>(gradients.d_o, block);
+      shared_.scratch = RowScratch(params, gradients, block);
+      shared_.turn = {};
+      shared_.gradients = At<DeviceSegmentGradients>(
+          BlobOf(params), gradients.segments)[block.segment];
+      const ScoreRule rule = MakeScoreRule(p, 0, 0);
+      shared_.plain = rule.plain();
+      shared_.factor = rule.factor(true);
+    }
+    __syncthreads();  // all have what was written
+  }
+
+  __device__ static void Clear(Sums& sums) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int d = 0; d < kDimTiles; ++d) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[t][d][i] = 0.0f;
+      }
+    }
+  }
+
+  // A step for each block of rows, between barriers:
+  //
+  //   S, P, dP, dS of its tile           and, in registers, dV and dK
+  //   dV += P^T dO, dK += dS^T Q, unless done;  dQ += dS K
+  __device__ void Loop(Sums& dk, Sums& dv) {
+    Visit next = FirstVisit(shared_.block);
+    LoadTerms(next, 0);
+    LoadQ(next, 0);
+    LoadDO(next, 0);
+    ptx::CpAsyncCommit();
+    int buffer = 0;
+    bool more = true;
+    while (more) {
+      const Visit here = next;
+      more = Next(shared_.block, next);
+      ptx::CpAsyncWait<0>();
+      // All have K, V and the rows; they have left P and dS of the step before,
+      // the memory of its rows, and added to its dQ.
+      __syncthreads();
+      EndOldTurn();
+      if (more) {
+        LoadTerms(next, buffer ^ 1);
+        if (kTwoQ) LoadQ(next, buffer ^ 1);
+        if (kTwoDO) LoadDO(next, buffer ^ 1);
+      }
+      ptx::CpAsyncCommit();
+      const uint32_t q = QTile(buffer), d_o = DOTile(buffer);
+      MultiplyScores(here, buffer, q, d_o, dk, dv);
+      WaitForNewTurn(here);
+      __syncthreads();  // all have P and dS, and it is the block's turn
+      if constexpr (!kInRegisters) AddToColumns(q, d_o, dk, dv);
+      if constexpr (!kTwoQ || !kTwoDO) {
+        if constexpr (!kInRegisters) __syncthreads();  // all have left Q and dO
+        if (more && !kTwoQ) LoadQ(next, 0);
+        if (more && !kTwoDO) LoadDO(next, 0);
+        ptx::CpAsyncCommit();
+      }
+      if (shared_.scratch.dq != nullptr) AddToRows(here);
+      buffer ^= 1;
+    }
+    __syncthreads();  // all have left the tiles, and added to dQ
+    EndOldTurn();
+  }
+
+  __device__ uint32_t QTile(int buffer) const {
+    return memory_ + Memory::kQ + (kTwoQ ? buffer * Rows::Bytes(kRows) : 0);
+  }
+  __device__ uint32_t DOTile(int buffer) const {
+    return memory_ + Memory::kDO + (kTwoDO ? buffer * Rows::Bytes(kRows) : 0);
+  }
+
+  __device__ void LoadQ(const Visit& visit, int buffer) {
+    LoadRows(QTile(buffer), shared_.q, visit,
+             shared_.description.problem.head_dim);
+  }
+  __device__ void LoadDO(const Visit& visit, int buffer) {
+    LoadRows(DOTile(buffer), shared_.d_o, visit,
+             shared_.description.problem.value_dim);
+  }
+  __device__ void LoadRows(uint32_t tile, const HeadRows<T>& from,
+                           const Visit& visit, int dim) {
+    const int64_t row = int64_t{visit.rows} * kRows;
+    const int valid = static_cast<int>(
+        min(shared_.block.intervals.rows - row, int64_t{kRows}));
+    LoadTile<kDim, kRows, kThreads>(tile, from.Row(visit.head, row),
+                                    from.token_stride, valid, dim, threadIdx.x);
+  }
+
+  // LSE and delta of the rows, and what they see if they do not see it all.
+  __device__ void LoadTerms(const Visit& visit, int buffer) {
+    constexpr int kChunks = kRows / 4;
+    static_assert(kRows <= kThreads && 2 * kChunks <= kThreads);
+    if (threadIdx.x < 2 * kChunks) {
+      const int chunk = threadIdx.x % kChunks * 4;
+      const int64_t row = shared_.scratch.template RowOf<kRows>(visit) + chunk;
+      const bool first = threadIdx.x < kChunks;
+      ptx::CpAsync16(
+          ptx::SharedAddress(first ? &shared_.lse[buffer][chunk]
+                                   : &shared_.delta[buffer][chunk]),
+          (first ? shared_.scratch.lse : shared_.scratch.delta) + row);
+    }
+    if (IsMasked(shared_.block, visit) && threadIdx.x < kRows) {
+      shared_.seen[buffer][threadIdx.x] =
+          Seen<kCols>(shared_.block, int64_t{visit.rows} * kRows + threadIdx.x);
+    }
+  }
+
+  // P and dS of the warp's part of the tile, and what it can do with them.
+  __device__ void MultiplyScores(const Visit& visit, int buffer, uint32_t q,
+                                 uint32_t d_o, Sums& dk, Sums& dv) {
+    const bool masked = IsMasked(shared_.block, visit);
+#pragma unroll 1
+    for (int pass = 0; pass < Config::kWarpRows; pass += Config::kPassRows) {
+      const int row = part_ * Config::kWarpRows + pass;
+      const RowTerms rows = {&shared_.lse[buffer][row],
+                             &shared_.delta[buffer][row],
+                             &shared_.seen[buffer][row]};
+      const bool huge = IsHuge(rows.lse[lane_ % Config::kPassRows]);
+      const bool slowly = !shared_.plain || __any_sync(0xffffffff, huge);
+      float slopes[kTiles * kN * 4];  // in local memory, used slowly
+      ScoreTile s, ds;
+      MultiplyQK<T, kDim>(memory_ + Memory::kK, column_, q + Rows::Bytes(row),
+                          lane_, s);
+      if (slowly) {
+        ExponentiateSlowly(rows, RuleOf(visit), masked,
+                           int64_t{visit.rows} * kRows + row, BiasColumn(),
+                           column_, lane_, s, slopes);
+      } else {
+        if (masked) Mask(rows, column_, lane_, s);
+        Exponentiate(rows, shared_.factor, lane_, s);
+      }
+      MultiplyQK<T, kDim>(memory_ + Memory::kV, column_, d_o + Rows::Bytes(row),
+                          lane_, ds);
+      Differentiate(rows, lane_, s, ds);
+      if (slowly) MultiplyBySlopes<kTiles, kN>(slopes, ds);
+      StoreScores<T, Scores>(ds, memory_ + Memory::kDS, column_, row, lane_);
+      if constexpr (kInRegisters) {
+        AddPV<T, kDim>(s, d_o + Rows::Bytes(row), lane_, dv);
+        AddPV<T, kDim>(ds, q + Rows::Bytes(row), lane_, dk);
+      } else {
+        StoreScores<T, Scores>(s, memory_ + Memory::kP, column_, row, lane_);
+      }
+    }
+  }
+
+  __device__ ScoreRule RuleOf(const Visit& visit) const {
+    const ColumnBlock& block = shared_.block;
+    const DeviceProblem& p = *block.sequence.problem;
+    return MakeScoreRule(p, block.sequence.b,
+                         block.kv_head * p.group + visit.head);
+  }
+  __device__ int64_t BiasColumn() const {
+    const ColumnBlock& block = shared_.block;
+    return block.sequence.segment(block.segment).bias_column +
+           block.first_column;
+  }
+
+  // (E13), (E18): the warp's columns and dims, from P and dS of all rows.
+  __device__ void AddToColumns(uint32_t q, uint32_t d_o, Sums& dk, Sums& dv) {
+    const int dim = part_ * Config::kWarpDims;
+    using A = OperandA<Scores, Lines::kAlongSum>;
+    AddProduct<T, kRows>(A(memory_ + Memory::kP, column_, lane_),
+                         OperandB<Rows>(d_o, dim, lane_), dv);
+    AddProduct<T, kRows>(A(memory_ + Memory::kDS, column_, lane_),
+                         OperandB<Rows>(q, dim, lane_), dk);
+  }
+
+  // (E17): the warp's rows and dims, from dS of all the block's columns.
+  __device__ void AddToRows(const Visit& visit) {
+    constexpr int kDqTiles = Config::kDqRows / 16, kDqN = Config::kDqDims / 8;
+    constexpr int kAcross = kDim / Config::kDqDims;
+    const int row = warp_ / kAcross * Config::kDqRows;
+    const int dim = warp_ % kAcross * Config::kDqDims;
+    float dq[kDqTiles][kDqN][4] = {};
+    AddProduct<T, kCols>(
+        OperandA<Scores, Lines::kAcrossSum>(memory_ + Memory::kDS, row, lane_),
+        OperandB<Rows>(memory_ + Memory::kK, dim, lane_), dq);
+    const RowScratch& scratch = shared_.scratch;
+    float* to =
+        scratch.dq + scratch.template RowOf<kRows>(visit) * kDim +
+        DqPlace(DqLayout::kLanes, row + lane_ / 4, dim + 2 * (lane_ % 4), kDim);
+#pragma unroll
+    for (int t = 0; t < kDqTiles; ++t) {
+#pragma unroll
+      for (int n = 0; n < kDqN; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          // See DqPlace: a lane's words lie 32 apart.
+          const int word = i / 2 * 4 + n % 2 * 2 + i % 2;
+          atomicAdd(to + 16 * t * kDim + n / 2 * 256 + word * 32, dq[t][n][i]);
+        }
+      }
+    }
+    // What was added is there before the turn ends.
+    if (scratch.turns != nullptr) __threadfence();
+  }
+
+  // Before a barrier, after which the block may add to the rows' dQ.
+  __device__ void WaitForNewTurn(const Visit& visit) {
+    if (threadIdx.x != 0 || shared_.scratch.turns == nullptr) return;
+    const Turn turn = MakeTurn<kRows>(shared_.block, shared_.scratch, visit);
+    WaitForTurn(turn.counter, turn.number);
+    shared_.turn = turn;
+  }
+  // After a barrier that comes after all have added.
+  __device__ void EndOldTurn() {
+    if (threadIdx.x != 0 || shared_.turn.counter == nullptr) return;
+    EndTurn(shared_.turn.counter, shared_.turn.number);
+  }
+
+  // What the segment has beyond the sequence's length gets zeros.
+  __device__ void Finish(float factor, Sums& sums) const {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const bool valid =
+            column_ + 16 * t + 8 * r + lane_ / 4 < shared_.block.valid;
+#pragma unroll
+        for (int d = 0; d < kDimTiles; ++d) {
+#pragma unroll
+          for (int i = 2 * r; i < 2 * r + 2; ++i) {
+            sums[t][d][i] = valid ? sums[t][d][i] * factor : 0.0f;
+          }
+        }
+      }
+    }
+  }
+
+  __device__ void Store(const Sums& sums, const TensorView& view, int dim) {
+    const int first = part_ * Config::kWarpDims, left = dim - first;
+    if (view.data == nullptr || left <= 0) return;
+    const int end = shared_.block.stored - column_;
+    const int64_t offset = column_ * view.token_stride + first;
+    if (view.dtype == DType::kF32) {
+      StoreElements(sums, ColumnRows<float>(view, shared_.block) + offset,
+                    view.token_stride, 0, end, left, lane_);
+      return;
+    }
+    T* to = ColumnRows<T>(view, shared_.block) + offset;
+    if (IsAligned(to, view.token_stride) && left % 8 == 0) {
+      using Staging = TileLayout<Config::kWarpDims>;
+      StoreRows<T, Config::kWarpDims>(
+          sums, memory_ + warp_ * Staging::Bytes(Config::kWarpCols), to,
+          view.token_stride, 0, end, left, lane_);
+    } else {
+      StoreElements(sums, to, view.token_stride, 0, end, left, lane_);
+    }
+  }
+
+  const uint32_t memory_;
+  BackwardShared<Config>& shared_;
+  const int lane_, warp_;
+  const int column_;  // the first of the warp's
+  const int part_;    // of the rows of S and dP, and of the dims of dK and dV
+};
+
+template <class Config>
+__global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
+    BackwardKernel(const __grid_constant__ LaunchParams params) {
+  ATTND_DYNAMIC_SHARED(memory);
+  Backward<Config>(memory).Run(params);
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_BACKWARD_CUH_

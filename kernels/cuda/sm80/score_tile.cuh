@@ -1,0 +1,161 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_SCORE_TILE_CUH_
+#define ATTND_KERNELS_CUDA_SM80_SCORE_TILE_CUH_
+
+// Of backward: a warp's tile of S and dP, which become P and dS. Both are
+// transposed, so that they can be multiplied by dO and Q as they are: as mma
+// leaves them, a lane holds columns lane/4 and lane/4 + 8 of every 16, at rows
+// 2(lane%4) and 2(lane%4) + 1 of every eight.
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/score.cuh"
+#include "kernels/cuda/sm80/tile.cuh"
+
+namespace attnd::cuda::sm80 {
+
+// What is known of the tile's rows; in shared memory, aligned to 16 bytes.
+struct RowTerms {
+  const float* lse;     // in units of log2; +inf: the row has no P
+  const float* delta;   // less the gradient of LSE
+  const ushort2* seen;  // the block's columns that a row sees: [x, y)
+};
+
+// The rule's scores lose their meaning in the product of its factor and a sum
+// where they are as large as this. No score exceeds its row's LSE, and what is
+// far below has a P of 0.
+__device__ inline bool IsHuge(float lse) {
+  return !(fabsf(lse) < 0x1p20f) && lse != INFINITY;
+}
+
+// -inf for what is masked. `column`: the warp's first one.
+template <int kTiles, int kN>
+__device__ void Mask(const RowTerms& rows, int column, int lane,
+                     float (&s)[kTiles][kN][4]) {
+#pragma unroll
+  for (int n = 0; n < kN; ++n) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const ushort2 seen = rows.seen[8 * n + 2 * (lane % 4) + i];
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          const int j = column + 16 * t + 8 * r + lane / 4;
+          if (j < seen.x || j >= seen.y) s[t][n][2 * r + i] = -INFINITY;
+        }
+      }
+    }
+  }
+}
+
+// S becomes P, (E12), by the plain rule with its factor.
+template <int kTiles, int kN>
+__device__ void Exponentiate(const RowTerms& rows, float factor, int lane,
+                             float (&s)[kTiles][kN][4]) {
+#pragma unroll
+  for (int n = 0; n < kN; ++n) {
+    const float2 lse =
+        *reinterpret_cast<const float2*>(rows.lse + 8 * n + 2 * (lane % 4));
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        s[t][n][i] =
+            ptx::Exp2(fmaf(s[t][n][i], factor, i % 2 == 0 ? -lse.x : -lse.y));
+      }
+    }
+  }
+}
+
+// dP becomes dS, (E15).
+template <int kTiles, int kN>
+__device__ void Differentiate(const RowTerms& rows, int lane,
+                              const float (&p)[kTiles][kN][4],
+                              float (&dp)[kTiles][kN][4]) {
+#pragma unroll
+  for (int n = 0; n < kN; ++n) {
+    const float2 delta =
+        *reinterpret_cast<const float2*>(rows.delta + 8 * n + 2 * (lane % 4));
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        dp[t][n][i] =
+            p[t][n][i] * (dp[t][n][i] - (i % 2 == 0 ? delta.x : delta.y));
+      }
+    }
+  }
+}
+
+// The same as Mask and Exponentiate by any rule, and the slopes of (E16).
+// Rarely needed, so one by one, by way of local memory, to take no registers
+// from what is done always. `row` is the tile's first one in its sequence,
+// `bias_column` the block's first one in a row of the bias.
+template <int kTiles, int kN>
+__device__ void ExponentiateSlowly(const RowTerms& rows, const ScoreRule& rule,
+                                   bool masked, int64_t row,
+                                   int64_t bias_column, int column, int lane,
+                                   float (&s)[kTiles][kN][4],
+                                   float (&slopes)[kTiles * kN * 4]) {
+  constexpr int kCount = kTiles * kN * 4;
+  float local[kCount];
+  float* flat = &s[0][0][0];
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) local[e] = flat[e];
+#pragma unroll 1
+  for (int e = 0; e < kCount; ++e) {
+    const int i = 8 * (e / 4 % kN) + 2 * (lane % 4) + e % 2;
+    const int j = column + 16 * (e / (4 * kN)) + 8 * (e % 4 / 2) + lane / 4;
+    const ushort2 seen = masked
+                             ? rows.seen[i]
+                             : make_ushort2(0, static_cast<unsigned short>(-1));
+    const float lse = rows.lse[i];
+    // The bias has no row and no column past the last.
+    const bool has_p = j >= seen.x && j < seen.y && lse != INFINITY;
+    const float product = local[e];
+    local[e] = 0.0f;
+    slopes[e] = 0.0f;
+    if (has_p) {
+      local[e] = ptx::Exp2(rule.Log2(product, row + i, bias_column + j) - lse);
+      slopes[e] = rule.Slope(product);
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < kCount; ++e) flat[e] = local[e];
+}
+
+// dS becomes dX, (E16).
+template <int kTiles, int kN>
+__device__ void MultiplyBySlopes(const float (&slopes)[kTiles * kN * 4],
+                                 float (&ds)[kTiles][kN][4]) {
+  float* flat = &ds[0][0][0];
+#pragma unroll
+  for (int e = 0; e < kTiles * kN * 4; ++e) flat[e] *= slopes[e];
+}
+
+// Rounds the tile to T, into a larger one in shared memory whose lines are
+// columns: at `column` and `row`, multiples of 8.
+template <class T, class Layout, int kTiles, int kN>
+__device__ void StoreScores(const float (&x)[kTiles][kN][4], uint32_t tile,
+                            int column, int row, int lane) {
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+        ptx::StoreShared4(tile +
+                              Layout::Offset(column + 16 * t + 8 * r + lane / 4,
+                                             row / 8 + n) +
+                              4 * (lane % 4),
+                          ptx::Pack<T>(x[t][n][2 * r], x[t][n][2 * r + 1]));
+      }
+    }
+  }
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_SCORE_TILE_CUH_
