@@ -1,0 +1,34 @@
+#ifndef ATTND_KERNELS_CUDA_BACKWARD_H_
+#define ATTND_KERNELS_CUDA_BACKWARD_H_
+
+// Backward of a group on a CUDA stream: which kernels, with which tiles.
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "kernels/attention.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/enqueue.h"
+#include "kernels/cuda/workspace.h"
+
+namespace attnd::cuda {
+
+// As EnqueueForward (see forward.h). Of deterministic problems a result's bits
+// depend on its own sequence alone, whatever else runs.
+absl::StatusOr<LaunchCounts> EnqueueBackward(
+    absl::Span<const BackwardArgs> group, const GroupOptions& options,
+    Workspace& workspace);
+
+// OK, or UNIMPLEMENTED.
+absl::Status SupportsBackward(const Problem& problem, Algorithm algorithm);
+KernelInfo BackwardKernel(const Problem& problem, const GroupOptions& options,
+                          const Gpu& gpu);
+// The device memory that EnqueueBackward takes from a workspace for it.
+int64_t BackwardScratchBytes(const Problem& problem, Algorithm algorithm);
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_BACKWARD_H_

@@ -1,0 +1,211 @@
+#include "kernels/cuda/fused_backward.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "kernels/cuda/baseline.h"
+#include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/gradient.h"
+#include "kernels/cuda/gradient_rows.h"
+#include "kernels/cuda/pack.h"
+#include "kernels/cuda/plan.h"
+#include "kernels/cuda/sm80/kernels.h"
+
+namespace attnd::cuda {
+namespace {
+
+// Problems share launches as long as their scratch takes no more than this, or
+// than one of them alone does: what a stream has without being charged to
+// anyone.
+constexpr int64_t kSharedScratchBytes = int64_t{64} << 20;
+
+constexpr int64_t kWordBytes = 4;
+
+// The kernel that a problem runs in.
+const Kernel& KernelOf(const Problem& p, const Gpu& gpu) {
+  return sm80::FindBackwardKernel(p.dtype(), p.head_dim, p.value_dim,
+                                  gpu.shared_bytes);
+}
+
+// In words: LSE, delta and the sums of dQ of every row, its turns, and what
+// tells them. In whole lines of 256 bytes.
+struct ScratchWords {
+  int64_t rows, sums, turns, turns_until;
+  int64_t total() const {
+    return (2 * rows + sums + turns + turns_until + 63) / 64 * 64;
+  }
+};
+ScratchWords ScratchOf(const Problem& p, int dq_dim) {
+  const int64_t rows = p.batch * PaddedRows(p.q_len);
+  return {rows * p.q_heads, rows * p.q_heads * dq_dim,
+          rows * p.q_heads / kTurnRows,
+          rows * static_cast<int64_t>(p.kv.size()) / kTurnRows};
+}
+
+bool HasGradients(const BackwardArgs& args) {
+  const Problem& p = args.problem;
+  if (p.batch == 0 || p.q_heads == 0) return false;
+  if (p.cancel != nullptr && p.cancel->cancelled()) return false;
+  return (args.dq && p.q_len > 0) ||
+         std::any_of(p.kv.begin(), p.kv.end(), [](const KvSegment& s) {
+           return (s.dk || s.dv) && s.len > 0;
+         });
+}
+
+// The first problems of the group that one set of launches takes.
+absl::Span<const BackwardArgs> FirstChunk(absl::Span<const BackwardArgs> group,
+                                          const Gpu& gpu) {
+  int64_t bytes = 0;
+  size_t count = 0;
+  for (const BackwardArgs& args : group) {
+    const Problem& p = args.problem;
+    bytes += ScratchOf(p, KernelOf(p, gpu).dim).total() * kWordBytes;
+    if (count > 0 && bytes > kSharedScratchBytes) break;
+    ++count;
+  }
+  return group.first(count);
+}
+
+// The most that one set of launches takes.
+int64_t MostScratchBytes(absl::Span<const BackwardArgs> group, const Gpu& gpu) {
+  int64_t most = 0;
+  while (!group.empty()) {
+    const absl::Span<const BackwardArgs> chunk = FirstChunk(group, gpu);
+    int64_t words = 0;
+    for (const BackwardArgs& args : chunk) {
+      const Problem& p = args.problem;
+      if (HasGradients(args)) {
+        words += ScratchOf(p, KernelOf(p, gpu).dim).total();
+      }
+    }
+    most = std::max(most, words * kWordBytes);
+    group.remove_prefix(chunk.size());
+  }
+  return most;
+}
+
+// The kernels for a group, with their tiles and scratch.
+class Plan {
+ public:
+  // Of the kernels for `gpu`.
+  Plan(absl::Span<const BackwardArgs> group, bool deterministic, const Gpu& gpu)
+      : gpu_(gpu), deterministic_(deterministic) {
+    launches_.emplace_back(PrepareRowsKernel(group[0].problem.dtype()));
+    for (const BackwardArgs& args : group) {
+      if (HasGradients(args)) Add(args);
+    }
+    launches_.push_back(finish_);
+    for (Launch& launch : launches_) launch.Place(blob_);
+  }
+
+  // In the order in which they must run.
+  const std::vector<Launch>& launches() const { return launches_; }
+  const std::vector<std::byte>& block() const { return blob_.bytes(); }
+  int64_t scratch_bytes() const { return scratch_words_ * kWordBytes; }
+  bool deterministic() const { return deterministic_; }
+
+ private:
+  void Add(const BackwardArgs& args) {
+    const Problem& p = args.problem;
+    const Kernel& kernel = KernelOf(p, gpu_);
+    const BlobOffset problem = blob_.Append(ForwardArgs{p, {}, {}});
+    const RunExtras extras = {.gradients = AddGradients(args, kernel)};
+    launches_.front().Add(blob_, problem,
+                          RowTiles(p, launches_.front().kernel()), extras);
+    LaunchOf(kernel).Add(blob_, problem, ColumnTiles(p, kernel), extras);
+    if (args.dq) {
+      finish_.Add(blob_, problem, RowTiles(p, finish_.kernel()), extras);
+    }
+  }
+
+  BlobOffset AddGradients(const BackwardArgs& args, const Kernel& kernel) {
+    const ScratchWords words = ScratchOf(args.problem, kernel.dim);
+    DeviceGradients g;
+    g.dq_layout = kernel.dq_layout;
+    g.dq_dim = kernel.dim;
+    g.deterministic = deterministic_;
+    g.padded_rows = PaddedRows(args.problem.q_len);
+    // The sums first: all of them begin at whole lines then.
+    g.dq_at = scratch_words_;
+    g.lse_at = g.dq_at + words.sums;
+    g.delta_at = g.lse_at + words.rows;
+    g.turns_at = g.delta_at + words.rows;
+    g.turns_until_at = g.turns_at + words.turns;
+    g.turn_rows = kernel.rows;
+    g.turn_cols = kernel.cols;
+    scratch_words_ += words.total();
+    return blob_.Append(args, g);
+  }
+
+  Launch& LaunchOf(const Kernel& kernel) {
+    for (Launch& launch : launches_) {
+      if (&launch.kernel() == &kernel) return launch;
+    }
+    return launches_.emplace_back(kernel);
+  }
+
+  const Gpu gpu_;
+  const bool deterministic_;
+  Blob blob_;
+  std::vector<Launch> launches_;
+  Launch finish_{FinishDqKernel()};
+  int64_t scratch_words_ = 0;
+};
+
+// Everything that may fail for want of memory comes before the first launch.
+absl::Status EnqueueChunk(const Plan& plan, const Gpu& gpu,
+                          Workspace& workspace, LaunchCounts& counts) {
+  LaunchParams params;
+  absl::Status status = Prepare(plan.launches());
+  if (!status.ok()) return status;
+  if (plan.scratch_bytes() > 0) {
+    auto scratch = workspace.Scratch(plan.scratch_bytes());
+    if (!scratch.ok()) return scratch.status();
+    params.scratch = reinterpret_cast<float*>(*scratch);
+  }
+  // The next tile of a launch whose blocks take them in order.
+  auto counters = workspace.Counters(1);
+  if (!counters.ok()) return counters.status();
+  params.counters = *counters;
+  params.in_turns = plan.deterministic();
+  status = PlaceBlock(plan.block(), workspace, params, counts);
+  if (!status.ok()) return status;
+  return Enqueue(plan.launches(), params, gpu, workspace.stream(), counts);
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchCounts> EnqueueFusedBackward(
+    absl::Span<const BackwardArgs> group, const FusedBackwardOptions& options,
+    Workspace& workspace) {
+  absl::StatusOr<Gpu> gpu = CurrentGpu();
+  if (!gpu.ok()) return gpu.status();
+  // Before anything is launched, in case that there is no memory for it.
+  auto scratch = workspace.Scratch(MostScratchBytes(group, *gpu));
+  if (!scratch.ok()) return scratch.status();
+  LaunchCounts counts;
+  while (!group.empty()) {
+    const absl::Span<const BackwardArgs> chunk = FirstChunk(group, *gpu);
+    absl::Status status = EnqueueChunk(Plan(chunk, options.deterministic, *gpu),
+                                       *gpu, workspace, counts);
+    if (!status.ok()) return status;
+    group.remove_prefix(chunk.size());
+  }
+  return counts;
+}
+
+KernelInfo FusedBackwardKernel(const Problem& p, const Gpu& gpu) {
+  return {Algorithm::kFlashAttention2, KernelOf(p, gpu).name};
+}
+
+int64_t FusedBackwardScratchBytes(const Problem& p) {
+  // In double, so that nothing overflows: what is valid may be too large.
+  const double rows =
+      static_cast<double>(p.batch) * static_cast<double>(PaddedRows(p.q_len));
+  const int dim = KernelOf(p, {}).dim;  // on every GPU
+  return Saturate(kWordBytes * rows *
+                  (static_cast<double>(p.q_heads) * (dim + 3) +
+                   static_cast<double>(p.kv.size())));
+}
+
+}  // namespace attnd::cuda
