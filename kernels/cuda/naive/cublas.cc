@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/status.h"
@@ -95,12 +94,6 @@ cudaDataType ToCudaType(DType dtype) {
   return CUDA_R_32F;
 }
 
-template <class Void>
-Void* Offset(Void* data, DType dtype, int64_t elements) {
-  using Byte = std::conditional_t<std::is_const_v<Void>, const char, char>;
-  return static_cast<Byte*>(data) + elements * SizeOf(dtype);
-}
-
 }  // namespace
 
 bool Cublas::IsPresent() { return Load() != nullptr; }
@@ -141,24 +134,24 @@ Cublas::~Cublas() {
 
 bool Cublas::Takes(const Product& p) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
+  const int64_t a_columns = p.a_transposed ? p.m : p.k;
   const int64_t b_columns = p.b_transposed ? p.k : p.n;
   return std::max({p.m, p.n, p.k, p.lda, p.ldb, p.ldc}) <= kMost &&
-         p.lda >= p.k && p.ldb >= b_columns && p.ldc >= p.n &&
+         p.lda >= a_columns && p.ldb >= b_columns && p.ldc >= p.n &&
          Fold(p).repeats[2].count <= kMost;
 }
 
 // cuBLAS has columns where we have rows: it is asked for C^T = B^T A^T.
 //
-// compute-sanitizer's racecheck reports one word of shared memory of a kernel of
-// the library's (nvjet_sm90_..._coopA, version 13; products 4096 wide): the last
-// lanes of all warps that multiply read it, in both blocks of a cluster, and the
-// first thread after them writes it. Its values count up from the number of
-// clusters, so it is the next tile's number, handed from one thread to the rest.
-// mbarriers order such hand-overs; that they do here is presumed, since the code
-// is closed.
+// compute-sanitizer's racecheck reports one word of shared memory of a kernel
+// of the library's (nvjet_sm90_..._coopA, version 13; products 4096 wide): the
+// last lanes of all warps that multiply read it, in both blocks of a cluster,
+// and the first thread after them writes it. Its values count up from the
+// number of clusters, so it is the next tile's number, handed from one thread
+// to the rest. mbarriers order such hand-overs; that they do here is presumed,
+// since the code is closed.
 absl::Status Cublas::Enqueue(const Product& product, int& launches) {
   const Product p = Fold(product);
-  const float one = 1.0f;
   const float beta = p.accumulate ? 1.0f : 0.0f;
   const cudaDataType type = ToCudaType(p.dtype);
   const int compute =
@@ -170,14 +163,14 @@ absl::Status Cublas::Enqueue(const Product& product, int& launches) {
         return i * p.repeats[0].*stride + j * p.repeats[1].*stride;
       };
       const int error = Load()->gemm(
-          handle_, p.b_transposed ? kOpT : kOpN, kOpN, static_cast<int>(p.n),
-          static_cast<int>(p.m), static_cast<int>(p.k), &one,
-          Offset(p.b, p.dtype, at(&Repeat::b)), type, static_cast<int>(p.ldb),
-          inner.b, Offset(p.a, p.dtype, at(&Repeat::a)), type,
-          static_cast<int>(p.lda), inner.a, &beta,
-          Offset(p.c, p.c_dtype, at(&Repeat::c)), ToCudaType(p.c_dtype),
-          static_cast<int>(p.ldc), inner.c, static_cast<int>(inner.count),
-          compute, kGemmDefault);
+          handle_, p.b_transposed ? kOpT : kOpN, p.a_transposed ? kOpT : kOpN,
+          static_cast<int>(p.n), static_cast<int>(p.m), static_cast<int>(p.k),
+          &p.scale, Advance(p.b, p.dtype, at(&Repeat::b)), type,
+          static_cast<int>(p.ldb), inner.b,
+          Advance(p.a, p.dtype, at(&Repeat::a)), type, static_cast<int>(p.lda),
+          inner.a, &beta, Advance(p.c, p.c_dtype, at(&Repeat::c)),
+          ToCudaType(p.c_dtype), static_cast<int>(p.ldc), inner.c,
+          static_cast<int>(inner.count), compute, kGemmDefault);
       if (error != kSuccess)
         return absl::InternalError(
             Describe(error, "cublasGemmStridedBatchedEx"));

@@ -6,11 +6,21 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/attention.h"
 
 namespace attnd::cuda {
+
+// As many elements further on.
+template <class Void>
+Void* Advance(Void* data, DType dtype, int64_t elements) {
+  using Byte =
+      std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
+  return static_cast<Byte*>(data) + elements * SizeOf(dtype);
+}
 
 // `count` products whose matrices lie so many elements apart; 0: the same one.
 struct Repeat {
@@ -18,8 +28,8 @@ struct Repeat {
   int64_t a = 0, b = 0, c = 0;
 };
 
-// C[m, n] = A[m, k] B[k, n], once for every combination of its repeats. Rows
-// are contiguous, and `ld` elements apart. Sizes are at least 1.
+// C[m, n] = scale A[m, k] B[k, n], once for every combination of its repeats.
+// Rows are contiguous, and `ld` elements apart. Sizes are at least 1.
 struct Product {
   const void* a = nullptr;
   const void* b = nullptr;
@@ -28,6 +38,8 @@ struct Product {
   DType c_dtype = DType::kF32;  // f32 or `dtype`
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldc = 0;
+  float scale = 1.0f;             // of sums in f32, before they are rounded
+  bool a_transposed = false;      // A is given as [k, m]
   bool b_transposed = false;      // B is given as [n, k]
   bool accumulate = false;        // C += instead; C is f32
   std::array<Repeat, 3> repeats;  // from the outermost to the innermost

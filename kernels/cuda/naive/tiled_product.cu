@@ -32,7 +32,8 @@ __device__ void LoadRows(const T* from, int64_t ld, int64_t row0, int64_t rows,
   }
 }
 
-// Rows of B: to[k][column] = from[k0 + k][column0 + column].
+// Rows of B, or of a transposed A: to[k][column] = from[k0 + k][column0 +
+// column].
 template <class T>
 __device__ void LoadDepth(const T* from, int64_t ld, int64_t column0,
                           int64_t columns, int64_t k0, int64_t k,
@@ -62,15 +63,19 @@ __device__ void Multiply(const Tiles& tiles, int row, int column,
 }
 
 // One tile of C of one of the products.
-template <class T, class C, bool kTransposed>
+template <class T, class C>
 __device__ void ComputeTile(const Product& p, const T* a, const T* b, C* c,
                             int64_t m0, int64_t n0, Tiles& tiles) {
   const int row = threadIdx.x / (kTile / kPerThread) * kPerThread;
   const int column = threadIdx.x % (kTile / kPerThread) * kPerThread;
   float acc[kPerThread][kPerThread] = {};
   for (int64_t k0 = 0; k0 < p.k; k0 += kDepth) {
-    LoadRows(a, p.lda, m0, p.m, k0, p.k, tiles.a);
-    if constexpr (kTransposed) {
+    if (p.a_transposed) {
+      LoadDepth(a, p.lda, m0, p.m, k0, p.k, tiles.a);
+    } else {
+      LoadRows(a, p.lda, m0, p.m, k0, p.k, tiles.a);
+    }
+    if (p.b_transposed) {
       LoadRows(b, p.ldb, n0, p.n, k0, p.k, tiles.b);
     } else {
       LoadDepth(b, p.ldb, n0, p.n, k0, p.k, tiles.b);
@@ -85,12 +90,13 @@ __device__ void ComputeTile(const Product& p, const T* a, const T* b, C* c,
     for (int j = 0; j < kPerThread; ++j) {
       if (m0 + row + i >= p.m || n0 + column + j >= p.n) continue;
       C& to = c[(m0 + row + i) * p.ldc + n0 + column + j];
-      to = FromFloat<C>(p.accumulate ? ToFloat(to) + acc[i][j] : acc[i][j]);
+      const float product = p.scale * acc[i][j];
+      to = FromFloat<C>(p.accumulate ? ToFloat(to) + product : product);
     }
   }
 }
 
-template <class T, class C, bool kTransposed>
+template <class T, class C>
 __global__ void __launch_bounds__(kThreads)
     TiledProduct(const __grid_constant__ Product p, int64_t row_tiles,
                  int64_t column_tiles, int64_t all_tiles) {
@@ -109,9 +115,9 @@ __global__ void __launch_bounds__(kThreads)
       at_b += n * r.b;
       at_c += n * r.c;
     }
-    ComputeTile<T, C, kTransposed>(p, static_cast<const T*>(p.a) + at_a,
-                                   static_cast<const T*>(p.b) + at_b,
-                                   static_cast<C*>(p.c) + at_c, m0, n0, tiles);
+    ComputeTile(p, static_cast<const T*>(p.a) + at_a,
+                static_cast<const T*>(p.b) + at_b, static_cast<C*>(p.c) + at_c,
+                m0, n0, tiles);
   }
 }
 
@@ -122,13 +128,8 @@ cudaError_t Launch(const Product& p, cudaStream_t stream) {
   const int64_t tiles = row_tiles * column_tiles * p.repeated();
   const unsigned blocks =
       static_cast<unsigned>(std::min<int64_t>(tiles, int64_t{1} << 30));
-  if (p.b_transposed) {
-    TiledProduct<T, C, true>
-        <<<blocks, kThreads, 0, stream>>>(p, row_tiles, column_tiles, tiles);
-  } else {
-    TiledProduct<T, C, false>
-        <<<blocks, kThreads, 0, stream>>>(p, row_tiles, column_tiles, tiles);
-  }
+  TiledProduct<T, C>
+      <<<blocks, kThreads, 0, stream>>>(p, row_tiles, column_tiles, tiles);
   return cudaGetLastError();
 }
 

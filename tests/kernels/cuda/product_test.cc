@@ -84,6 +84,19 @@ TEST(CublasTest, TakesRowsThatDoNotOverlap) {
   EXPECT_FALSE(Cublas::Takes(product));
 }
 
+TEST(CublasTest, KnowsWhichSideOfATransposedMatrixIsARow) {
+  Product product;
+  product.m = 8;
+  product.n = product.k = 4;
+  product.lda = 4;
+  product.ldb = product.ldc = 8;
+  EXPECT_TRUE(Cublas::Takes(product));
+  product.a_transposed = true;
+  EXPECT_FALSE(Cublas::Takes(product));
+  product.lda = 8;
+  EXPECT_TRUE(Cublas::Takes(product));
+}
+
 TEST(CublasTest, TakesOnlyWhatAnIntCounts) {
   Product product;
   product.m = product.n = product.k = 8;
