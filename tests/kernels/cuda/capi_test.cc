@@ -18,7 +18,7 @@ namespace {
 using testing::DenseProblem;
 using testing::DenseShape;
 using testing::DeviceTest;
-using testing::GroupImage;
+using GroupImage = testing::GroupImage<ForwardArgs>;
 
 template <class View>
 AttndTensor ToC(const View& t) {

@@ -12,6 +12,18 @@ namespace attnd::testing {
 using cuda::LaunchCounts;
 using cuda::ToStatus;
 
+namespace {
+
+absl::Status Poison(int64_t bytes, cuda::Workspace& workspace) {
+  if (bytes == 0) return absl::OkStatus();
+  absl::StatusOr<std::byte*> scratch = workspace.Scratch(bytes);
+  if (!scratch.ok()) return scratch.status();
+  return ToStatus(cudaMemsetAsync(*scratch, 0xff, bytes, workspace.stream()),
+                  "poisoning scratch");
+}
+
+}  // namespace
+
 bool HasGpu() {
   int count = 0;
   return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
@@ -22,10 +34,21 @@ absl::Status PoisonNaiveScratch(absl::Span<const ForwardArgs> group,
   int64_t bytes = 0;
   for (const ForwardArgs& args : group)
     bytes = std::max(bytes, cuda::NaiveScratchBytes(args.problem));
-  absl::StatusOr<std::byte*> scratch = workspace.Scratch(bytes);
-  if (!scratch.ok()) return scratch.status();
-  return ToStatus(cudaMemsetAsync(*scratch, 0xff, bytes, workspace.stream()),
-                  "poisoning scratch");
+  return Poison(bytes, workspace);
+}
+
+absl::Status PoisonBackwardScratch(absl::Span<const BackwardArgs> group,
+                                   Algorithm algorithm,
+                                   cuda::Workspace& workspace) {
+  // More than problems that share launches take together.
+  constexpr int64_t kShared = int64_t{96} << 20;
+  int64_t largest = 0, together = 0;
+  for (const BackwardArgs& args : group) {
+    const int64_t bytes = cuda::BackwardScratchBytes(args.problem, algorithm);
+    largest = std::max(largest, bytes);
+    together = std::min(together + bytes, kShared);
+  }
+  return Poison(std::max(largest, together), workspace);
 }
 
 absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create() {
@@ -91,11 +114,39 @@ absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(
 
 absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(
     const Groups& groups, const Enqueue& enqueue) {
-  std::vector<ForwardArgs> all;
+  return RunEach(groups, enqueue);
+}
+
+absl::StatusOr<LaunchCounts> DeviceRunner::Backward(
+    absl::Span<const BackwardArgs> group, const GroupOptions& options) {
+  auto counts = BackwardEach(
+      {{group.begin(), group.end()}},
+      [&options](absl::Span<const BackwardArgs> on_device,
+                 cuda::Workspace& workspace) -> absl::StatusOr<LaunchCounts> {
+        absl::Status status =
+            PoisonBackwardScratch(on_device, options.algorithm, workspace);
+        if (!status.ok()) return status;
+        return cuda::EnqueueBackward(on_device, options, workspace);
+      });
+  if (!counts.ok()) return counts.status();
+  return counts->front();
+}
+
+absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::BackwardEach(
+    const std::vector<std::vector<BackwardArgs>>& groups,
+    const std::function<absl::StatusOr<LaunchCounts>(
+        absl::Span<const BackwardArgs>, cuda::Workspace&)>& enqueue) {
+  return RunEach(groups, enqueue);
+}
+
+template <class Args, class Function>
+absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::RunEach(
+    const std::vector<std::vector<Args>>& groups, const Function& enqueue) {
+  std::vector<Args> all;
   for (const auto& group : groups) {
     all.insert(all.end(), group.begin(), group.end());
   }
-  GroupImage image(all);
+  GroupImage<Args> image(all);
   const int64_t bytes = static_cast<int64_t>(image.bytes().size());
   if (absl::Status s = Reserve(bytes); !s.ok()) return s;
   absl::Status status =
@@ -104,7 +155,7 @@ absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(
                "copying tensors to the device");
   if (!status.ok()) return status;
 
-  const std::vector<ForwardArgs> rebound = image.Rebind(memory_);
+  const std::vector<Args> rebound = image.Rebind(memory_);
   std::vector<LaunchCounts> counts;
   size_t first = 0;
   for (const auto& group : groups) {

@@ -15,6 +15,8 @@
 #include "absl/types/span.h"
 #include "gtest/gtest.h"
 #include "kernels/attention.h"
+#include "kernels/backend.h"
+#include "kernels/cuda/backward.h"
 #include "kernels/cuda/forward.h"
 #include "kernels/cuda/workspace.h"
 
@@ -29,6 +31,11 @@ bool HasGpu();
 // what some of that library's kernels store.
 absl::Status PoisonNaiveScratch(absl::Span<const ForwardArgs> group,
                                 cuda::Workspace& workspace);
+
+// The same with what backward of the group will take.
+absl::Status PoisonBackwardScratch(absl::Span<const BackwardArgs> group,
+                                   Algorithm algorithm,
+                                   cuda::Workspace& workspace);
 
 // For one thread. An INTERNAL error leaves the process without its GPU: every
 // later call fails.
@@ -57,12 +64,25 @@ class DeviceRunner {
   absl::StatusOr<std::vector<cuda::LaunchCounts>> ForwardEach(
       const Groups& groups, const Enqueue& enqueue);
 
+  // The same of backward, which finds its scratch poisoned.
+  absl::StatusOr<cuda::LaunchCounts> Backward(
+      absl::Span<const BackwardArgs> group, const GroupOptions& options = {});
+
+  // Through another function than EnqueueBackward; nothing is poisoned.
+  absl::StatusOr<std::vector<cuda::LaunchCounts>> BackwardEach(
+      const std::vector<std::vector<BackwardArgs>>& groups,
+      const std::function<absl::StatusOr<cuda::LaunchCounts>(
+          absl::Span<const BackwardArgs>, cuda::Workspace&)>& enqueue);
+
   cuda::Workspace& workspace() { return *workspace_; }
 
  private:
   explicit DeviceRunner(cudaStream_t stream);
   absl::Status Reserve(int64_t bytes);
   absl::Status Wait();
+  template <class Args, class Function>
+  absl::StatusOr<std::vector<cuda::LaunchCounts>> RunEach(
+      const std::vector<std::vector<Args>>& groups, const Function& enqueue);
 
   cudaStream_t stream_;
   std::unique_ptr<cuda::Workspace> workspace_;

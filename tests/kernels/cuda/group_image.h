@@ -16,18 +16,20 @@
 
 namespace attnd::testing {
 
+// Of ForwardArgs or BackwardArgs.
+template <class Args>
 class GroupImage {
  public:
   // Copies what the group views now: inputs, and what outputs hold before the
   // run. Strides must not be negative. The host's outputs must outlive this.
-  explicit GroupImage(absl::Span<const ForwardArgs> group);
+  explicit GroupImage(absl::Span<const Args> group);
 
   const std::vector<std::byte>& bytes() const { return bytes_; }
 
   // The group over a copy of the block that starts at `base`, a multiple of 256
   // bytes. Every tensor is as far from a multiple of 16 bytes as it is in host
   // memory. The result points into this, and is valid until the next call.
-  std::vector<ForwardArgs> Rebind(std::byte* base);
+  std::vector<Args> Rebind(std::byte* base);
 
   // Copies the outputs, with what lies between their rows, from the block that
   // a run left behind to the host. INTERNAL when the run has changed anything
@@ -43,7 +45,7 @@ class GroupImage {
     bool is_output = false;
   };
 
-  std::vector<ForwardArgs> group_;
+  std::vector<Args> group_;
   std::vector<std::vector<KvSegment>> segments_;  // of the rebound problems
   std::vector<Slot> slots_;
   std::vector<std::byte> bytes_;
