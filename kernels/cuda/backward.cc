@@ -1,6 +1,8 @@
 #include "kernels/cuda/backward.h"
 
 #include "kernels/cuda/fused_backward.h"
+#include "kernels/cuda/naive/cublas.h"
+#include "kernels/cuda/naive/naive_backward.h"
 
 namespace attnd::cuda {
 
@@ -13,6 +15,8 @@ absl::StatusOr<LaunchCounts> EnqueueBackward(
       return EnqueueFusedBackward(
           group, {.deterministic = options.deterministic}, workspace);
     case Algorithm::kNaive:
+      return EnqueueNaiveBackward(group, workspace,
+                                  {.deterministic = options.deterministic});
     case Algorithm::kFlashAttention1:
     case Algorithm::kOnlineSoftmax:
       break;
@@ -25,8 +29,8 @@ absl::Status SupportsBackward(const Problem&, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:
-      return absl::OkStatus();
     case Algorithm::kNaive:
+      return absl::OkStatus();
     case Algorithm::kFlashAttention1:
     case Algorithm::kOnlineSoftmax:
       break;
@@ -35,12 +39,20 @@ absl::Status SupportsBackward(const Problem&, Algorithm algorithm) {
       "no kernel for backward by this algorithm on a GPU");
 }
 
-KernelInfo BackwardKernel(const Problem& problem, const GroupOptions&,
+KernelInfo BackwardKernel(const Problem& problem, const GroupOptions& options,
                           const Gpu& gpu) {
+  if (options.algorithm == Algorithm::kNaive) {
+    const bool cublas = !options.deterministic && Cublas::IsPresent();
+    return {options.algorithm,
+            cublas ? "cuda/naive/cublas" : "cuda/naive/tiled"};
+  }
   return FusedBackwardKernel(problem, gpu);
 }
 
-int64_t BackwardScratchBytes(const Problem& problem, Algorithm) {
+int64_t BackwardScratchBytes(const Problem& problem, Algorithm algorithm) {
+  if (algorithm == Algorithm::kNaive) {
+    return NaiveBackwardScratchBytes(problem, NaiveOrder::kMathematical);
+  }
   return FusedBackwardScratchBytes(problem);
 }
 

@@ -1,7 +1,7 @@
 #ifndef ATTND_KERNELS_CUDA_BASELINE_H_
 #define ATTND_KERNELS_CUDA_BASELINE_H_
 
-// What the host sides of naive/ and flash_attention_1/ share: both run a
+// What the host sides of naive/ and flash_attention_1/ share: they run a
 // group's problems one after another, with all of their descriptors in one
 // block.
 
@@ -25,6 +25,8 @@ namespace attnd::cuda {
 struct BaselineGroup {
   LaunchParams params;               // the block alone
   std::vector<BlobOffset> problems;  // DeviceProblem of each of the group
+  // DeviceGradients of each, in backward.
+  std::vector<BlobOffset> gradients;
   std::byte* scratch = nullptr;
 };
 
@@ -38,12 +40,14 @@ absl::Status PlaceBaselineGroup(
     absl::Span<const ForwardArgs> group,
     const std::function<int64_t(const Problem&)>& scratch_bytes,
     Workspace& workspace, BaselineGroup& placed, LaunchCounts& counts);
+absl::Status PlaceBaselineGroup(
+    absl::Span<const BackwardArgs> group,
+    const std::function<int64_t(const Problem&)>& scratch_bytes,
+    Workspace& workspace, BaselineGroup& placed, LaunchCounts& counts);
 
-// Whether there is a row to compute.
-inline bool HasOutput(const ForwardArgs& args) {
-  const Problem& p = args.problem;
-  return (args.o || args.lse) && p.batch > 0 && p.q_len > 0 && p.q_heads > 0;
-}
+// Whether there is a row, or a token of K and V, to compute.
+bool HasOutput(const ForwardArgs& args);
+bool HasOutput(const BackwardArgs& args);
 
 inline bool Cancelled(const Problem& p) {
   return p.cancel != nullptr && p.cancel->cancelled();

@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_BASELINE_SCORE_CUH_
 #define ATTND_KERNELS_CUDA_BASELINE_SCORE_CUH_
 
-// (E1) and (E2) of kernels/README.md as the reference has them, in natural
-// units; for the baselines.
+// (E1), (E2) and (E16) of kernels/README.md as the reference has them, in
+// natural units; for the baselines.
 
 #include <cfloat>
 #include <cmath>
@@ -29,9 +29,7 @@ class Scores {
 
   // Of row i and a column of all segments' tokens, padding included.
   __device__ float operator()(float dot, int64_t i, int64_t column) const {
-    float x = problem_.scale * dot;  // (E1)
-    // Any finite scale is allowed: a product out of range saturates.
-    if (isinf(x) && isfinite(dot)) x = copysignf(FLT_MAX, x);
+    float x = Scaled(dot);
     if (problem_.softcap != 0.0f)  // (E2)
       x = problem_.softcap * tanhf(x / problem_.softcap);
     const BiasView& bias = problem_.bias;
@@ -40,7 +38,20 @@ class Scores {
     return x;
   }
 
+  // What dS is multiplied by for dX, (E16).
+  __device__ float Slope(float dot) const {
+    if (problem_.softcap == 0.0f) return 1.0f;
+    const float tanh = tanhf(Scaled(dot) / problem_.softcap);
+    return 1.0f - tanh * tanh;
+  }
+
  private:
+  __device__ float Scaled(float dot) const {
+    const float x = problem_.scale * dot;  // (E1)
+    // Any finite scale is allowed: a product out of range saturates.
+    return isinf(x) && isfinite(dot) ? copysignf(FLT_MAX, x) : x;
+  }
+
   const DeviceProblem& problem_;
   const int64_t bias_;  // of row 0
 };

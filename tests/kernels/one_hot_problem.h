@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/attention.h"
@@ -92,6 +93,21 @@ struct OneHotProblem {
         }
       }
     }
+  }
+
+  // Asserts that no score has a gradient, and each winner those of its rows.
+  void ExpectBackward() const {
+    for (double x : dq.Values()) ASSERT_EQ(x, 0) << "dq";
+    for (double x : dk.Values()) ASSERT_EQ(x, 0) << "dk";
+    std::vector<double> sums(kTokens * kDim, 0.0);
+    for (int64_t h = 0; h < kHeads; ++h) {
+      for (int64_t i = 0; i < kRows; ++i) {
+        for (int64_t d = 0; d < kDim; ++d) {
+          sums[Key(i, h) * kDim + d] += d_o.Get(0, i, h, d);
+        }
+      }
+    }
+    ASSERT_EQ(dv.Values(), sums);
   }
 
   OwnedTensor q, d_o, k, v, o, dq, dk, dv;

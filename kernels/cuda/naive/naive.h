@@ -14,8 +14,9 @@
 //   7  P = S / l       (E5), rounded to the inputs' type; LSE (E7)
 //   8  O = P V         (E6); a product of matrices
 //
-// What others are measured against, in time and in memory. The equations are
-// numbered in kernels/README.md.
+// Before step 8 a whole matrix is read six times and written five times. What
+// others are measured against, in time and in memory. The equations are
+// numbered in kernels/README.md. naive_backward.h has backward.
 
 #include <cstdint>
 

@@ -13,6 +13,7 @@
 #include "kernels/cuda/flash_attention_1/flash_attention_1.h"
 #include "kernels/cuda/naive/cublas.h"
 #include "kernels/cuda/naive/naive.h"
+#include "kernels/cuda/naive/naive_backward.h"
 
 namespace attnd::cuda {
 namespace {
@@ -129,6 +130,34 @@ TEST(BaselineScratchTest, NaiveSaturates) {
   KvSegment segment;
   segment.len = int64_t{1} << 40;
   EXPECT_EQ(NaiveScratchBytes(Square(segment, segment.len)),
+            std::numeric_limits<int64_t>::max());
+}
+
+int64_t BackwardBytes(DType dtype, NaiveOrder order) {
+  KvSegment segment;
+  segment.len = 4096;
+  Problem p = Square(segment, 4096);
+  p.q.dtype = dtype;
+  return NaiveBackwardScratchBytes(p, order);
+}
+
+TEST(BaselineScratchTest, NaiveBackwardHoldsWhatIsLiveAtOnce) {
+  const double element = double{2} * 4 * 4096 * 4096;
+  const auto expect = [&](DType dtype, NaiveOrder order, double bytes) {
+    EXPECT_GE(BackwardBytes(dtype, order), element * bytes);
+    EXPECT_LE(BackwardBytes(dtype, order), element * bytes * 1.01);
+  };
+  expect(DType::kF32, NaiveOrder::kMathematical, 2 * 4);
+  expect(DType::kBF16, NaiveOrder::kMathematical, 2 * 4 + 2);
+  expect(DType::kF32, NaiveOrder::kAutograd, 6 * 4);
+  expect(DType::kBF16, NaiveOrder::kAutograd, 6 * 4);
+}
+
+TEST(BaselineScratchTest, NaiveBackwardSaturates) {
+  KvSegment segment;
+  segment.len = int64_t{1} << 40;
+  EXPECT_EQ(NaiveBackwardScratchBytes(Square(segment, segment.len),
+                                      NaiveOrder::kAutograd),
             std::numeric_limits<int64_t>::max());
 }
 
