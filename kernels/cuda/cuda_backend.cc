@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "kernels/cuda/backward.h"
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/forward.h"
@@ -29,21 +30,23 @@ class CudaBackend : public Backend {
 
   absl::Status Supports(Op op, const Problem& problem,
                         const GroupOptions& options) const override {
-    if (op == Op::kBackward) {
-      return absl::UnimplementedError("no kernel for backward on cuda yet");
-    }
-    return cuda::SupportsForward(problem, options.algorithm);
+    return op == Op::kForward
+               ? cuda::SupportsForward(problem, options.algorithm)
+               : cuda::SupportsBackward(problem, options.algorithm);
   }
 
-  KernelInfo Kernel(Op, const Problem& problem,
+  KernelInfo Kernel(Op op, const Problem& problem,
                     const GroupOptions& options) const override {
-    return cuda::ForwardKernel(problem, options.algorithm, gpu_);
+    return op == Op::kForward
+               ? cuda::ForwardKernel(problem, options.algorithm, gpu_)
+               : cuda::BackwardKernel(problem, options, gpu_);
   }
 
   int64_t ScratchBytes(Op op, const Problem& problem,
                        const GroupOptions& options) const override {
-    if (op == Op::kBackward) return 0;
-    return cuda::ForwardScratchBytes(problem, options.algorithm);
+    return op == Op::kForward
+               ? cuda::ForwardScratchBytes(problem, options.algorithm)
+               : cuda::BackwardScratchBytes(problem, options.algorithm);
   }
 
   double CostFlops(Op op, const Problem& problem,

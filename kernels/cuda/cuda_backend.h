@@ -35,8 +35,7 @@ int CudaDeviceCount();
 //
 // Inputs go through a few MiB of pinned staging memory per stream; outputs come
 // straight into host_memory(), which is pinned. Every call of a stream only
-// enqueues, but for the copy into staging memory. Forward alone so far; see
-// README.md.
+// enqueues, but for the copy into staging memory. See README.md.
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCudaBackends(
     const CudaOptions& options);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/backward.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/forward.h"
 #include "kernels/cuda/status.h"
@@ -80,9 +81,11 @@ absl::Status CudaStream::Forward(absl::Span<const ForwardArgs> group,
   return EnqueueForward(group, options.algorithm, *workspace_).status();
 }
 
-absl::Status CudaStream::Backward(absl::Span<const BackwardArgs>,
-                                  const GroupOptions&) {
-  return absl::InternalError("backward came to a device without a kernel");
+absl::Status CudaStream::Backward(absl::Span<const BackwardArgs> group,
+                                  const GroupOptions& options) {
+  absl::Status status = Enter(&PhaseTimes::compute);
+  if (!status.ok()) return status;
+  return EnqueueBackward(group, options, *workspace_).status();
 }
 
 absl::Status CudaStream::Download(const std::byte* from, HostSpan to) {

@@ -18,8 +18,9 @@ namespace attnd::cuda {
 // clock. Every call may come from another thread, one at a time, and leaves the
 // stream's device current there.
 //
-// No memory is RESOURCE_EXHAUSTED from Allocate, MapOutput and Forward, and the
-// stream goes on. Any other error is INTERNAL: the device is broken.
+// No memory is RESOURCE_EXHAUSTED from Allocate, MapOutput, Forward and
+// Backward, and the stream goes on. Any other error is INTERNAL: the device is
+// broken.
 class CudaStream : public Stream {
  public:
   // RESOURCE_EXHAUSTED: no memory; INTERNAL: the device is broken.

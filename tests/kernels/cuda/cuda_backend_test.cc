@@ -101,13 +101,36 @@ TEST_F(CudaBackendTest, SaysWhatItRuns) {
     EXPECT_NE(kernel.algorithm, Algorithm::kAuto);
     EXPECT_GE(backend_->ScratchBytes(Op::kForward, problem, options), 0);
     EXPECT_GT(backend_->CostFlops(Op::kForward, problem, options), 0);
-    const absl::Status backward =
-        backend_->Supports(Op::kBackward, problem, options);
-    EXPECT_EQ(backward.code(), absl::StatusCode::kUnimplemented);
-    // What deploy/real_data.sh looks for.
-    EXPECT_THAT(std::string(backward.message()),
-                StartsWith("no kernel for backward on cuda"));
   }
+}
+
+TEST_F(CudaBackendTest, SaysWhatBackwardItRuns) {
+  const SmallForward small(nullptr);
+  const Problem& problem = small.args.problem;
+  int supported = 0;
+  for (const Algorithm algorithm :
+       {Algorithm::kAuto, Algorithm::kFlashAttention2, Algorithm::kNaive,
+        Algorithm::kFlashAttention1, Algorithm::kOnlineSoftmax}) {
+    for (bool deterministic : {false, true}) {
+      const GroupOptions options{algorithm, deterministic};
+      const absl::Status supports =
+          backend_->Supports(Op::kBackward, problem, options);
+      if (!supports.ok()) {
+        EXPECT_EQ(supports.code(), absl::StatusCode::kUnimplemented);
+        EXPECT_THAT(std::string(supports.message()), HasSubstr("backward"));
+        continue;
+      }
+      ++supported;
+      const KernelInfo kernel =
+          backend_->Kernel(Op::kBackward, problem, options);
+      EXPECT_THAT(kernel.name, StartsWith("cuda/"));
+      EXPECT_NE(kernel.algorithm, Algorithm::kAuto);
+      EXPECT_GE(backend_->ScratchBytes(Op::kBackward, problem, options), 0);
+      EXPECT_GT(backend_->CostFlops(Op::kBackward, problem, options),
+                backend_->CostFlops(Op::kForward, problem, options));
+    }
+  }
+  EXPECT_GE(supported, 4);  // the fast kernels, by either name
 }
 
 TEST_F(CudaBackendTest, HostMemoryIsPinnedAndOutlivesTheBackend) {
@@ -148,6 +171,45 @@ TEST_F(CudaBackendTest, RunsABatch) {
     for (int i = 0; i < 64; ++i) ASSERT_NEAR(got[i], std::log(64.0f), 1e-5);
   }
   memory->Free(host, 64 * 4);
+}
+
+// Every P is 1/64, and dO is 0 but for one 1: dV is 1/64 in that dim, or 0.
+TEST_F(CudaBackendTest, RunsABatchOfBackward) {
+  const auto stream = backend_->NewStream().value();
+  const auto memory = backend_->host_memory();
+  constexpr int64_t kRowsBytes = 64 * 4, kDvBytes = 64 * 64 * 4;
+  std::byte* host = memory->Allocate(kDvBytes);
+  const HostSpan dv(host, kDvBytes);
+  std::vector<std::byte> zeros(SmallForward::kBytes), d_o(SmallForward::kBytes);
+  d_o[2 * (5 * 64 + 3) + 1] = std::byte{0x3f};  // 0x3f80: 1 in bf16
+  d_o[2 * (5 * 64 + 3)] = std::byte{0x80};
+  std::vector<float> lse(64, std::log(64.0f));
+  const auto upload = [&](ConstHostSpan from) {
+    std::byte* to = stream->Allocate(from.size()).value();
+    EXPECT_TRUE(stream->Upload({&from, 1}, to).ok());
+    return to;
+  };
+  for (int batch = 0; batch < 3; ++batch) {
+    SmallForward small(upload(zeros));
+    BackwardArgs args;
+    args.d_o = args.o = small.segment.k;
+    args.d_o.data = upload(d_o);
+    args.lse.data = reinterpret_cast<const float*>(upload(ConstHostSpan(
+        reinterpret_cast<const std::byte*>(lse.data()), kRowsBytes)));
+    std::byte* out = stream->MapOutput(dv).value();
+    small.segment.dv = {out, DType::kF32, 0, 64, 64};
+    args.problem = small.args.problem;
+    ASSERT_TRUE(stream->Backward({&args, 1}, {}).ok());
+    ASSERT_TRUE(stream->Download(out, dv).ok());
+    const PhaseTimes times = stream->Wait().value();
+    stream->Reset();
+    EXPECT_GT(times.compute, absl::ZeroDuration());
+    const float* got = reinterpret_cast<const float*>(dv.data());
+    for (int i = 0; i < 64 * 64; ++i) {
+      ASSERT_NEAR(got[i], i % 64 == 3 ? 1 / 64.0f : 0.0f, 1e-6) << i;
+    }
+  }
+  memory->Free(host, kDvBytes);
 }
 
 TEST_F(CudaBackendTest, TensorsComeBackWithReset) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/backward.h"
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/forward.h"
 #include "kernels/cuda/pinned_memory.h"
@@ -15,15 +16,12 @@
 namespace attnd::cuda {
 namespace {
 
-// What the next EnqueueForward does with its workspace.
+// What the next EnqueueForward or EnqueueBackward does with its workspace.
 enum class Kernel { kScratch, kFault, kRefused };
 Kernel next_kernel = Kernel::kScratch;
 int64_t next_scratch = 0;
 
-}  // namespace
-
-absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs>,
-                                            Algorithm, Workspace& workspace) {
+absl::StatusOr<LaunchCounts> EnqueueNext(Workspace& workspace) {
   if (next_kernel == Kernel::kRefused) {
     return ToStatus(cudaErrorInvalidConfiguration, "launch");
   }
@@ -35,6 +33,19 @@ absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs>,
     testing::BreakFakeDevice(workspace.stream(), cudaErrorIllegalAddress);
   }
   return LaunchCounts{1, 1};
+}
+
+}  // namespace
+
+absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs>,
+                                            Algorithm, Workspace& workspace) {
+  return EnqueueNext(workspace);
+}
+
+absl::StatusOr<LaunchCounts> EnqueueBackward(absl::Span<const BackwardArgs>,
+                                             const GroupOptions&,
+                                             Workspace& workspace) {
+  return EnqueueNext(workspace);
 }
 
 namespace {
@@ -65,6 +76,7 @@ class FakeRuntimeTest : public ::testing::Test {
     return stream_->Upload({&span, 1}, *device);
   }
   absl::Status Forward() { return stream_->Forward({}, {}); }
+  absl::Status Backward() { return stream_->Backward({}, {}); }
 
   std::unique_ptr<CudaStream> stream_;
 };
@@ -72,6 +84,7 @@ class FakeRuntimeTest : public ::testing::Test {
 TEST_F(FakeRuntimeTest, EverythingComesBack) {
   ASSERT_TRUE(Upload(5 * kMiB).ok());
   ASSERT_TRUE(Forward().ok());
+  ASSERT_TRUE(Backward().ok());
   stream_ = nullptr;
   const FakeCudaUse use = FakeCuda();
   EXPECT_EQ(use.device_bytes, 0);
@@ -136,8 +149,10 @@ TEST_F(FakeRuntimeTest, NoDeviceMemoryIsNoFault) {
   ASSERT_TRUE(Upload(2 * kMiB).ok());
   next_scratch = 3 * kMiB;
   EXPECT_EQ(Forward().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(Backward().code(), absl::StatusCode::kResourceExhausted);
   next_scratch = kMiB;
   EXPECT_TRUE(Forward().ok());
+  EXPECT_TRUE(Backward().ok());
   EXPECT_TRUE(stream_->Wait().ok());
 }
 
@@ -168,6 +183,7 @@ TEST_F(FakeRuntimeTest, AFaultIsInternalEverywhereFromThenOn) {
   EXPECT_EQ(stream_->Wait().status().code(), absl::StatusCode::kInternal);
   EXPECT_EQ(Upload(kMiB).code(), absl::StatusCode::kInternal);
   EXPECT_EQ(Forward().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(Backward().code(), absl::StatusCode::kInternal);
   std::byte host{};
   EXPECT_EQ(stream_->MapOutput({&host, 1}).status().code(),
             absl::StatusCode::kInternal);
@@ -182,6 +198,14 @@ TEST_F(FakeRuntimeTest, ARefusedLaunchIsInternal) {
   next_kernel = Kernel::kRefused;
   ASSERT_TRUE(Upload(kMiB).ok());
   EXPECT_EQ(Forward().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(Backward().code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(FakeRuntimeTest, BackwardIsTimedAsCompute) {
+  ASSERT_TRUE(Upload(kMiB).ok());
+  ASSERT_TRUE(Backward().ok());
+  const PhaseTimes times = stream_->Wait().value();
+  EXPECT_GT(times.compute, absl::ZeroDuration());
 }
 
 }  // namespace
