@@ -7,26 +7,37 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/backward.h"
+#include "kernels/cuda/capi_problem.h"
 #include "kernels/cuda/forward.h"
+#include "kernels/cuda/fused.h"
+#include "kernels/cuda/fused_backward.h"
+#include "kernels/cuda/naive/naive_backward.h"
 #include "kernels/cuda/workspace.h"
 
 using attnd::Algorithm;
+using attnd::BackwardArgs;
 using attnd::DType;
 using attnd::ForwardArgs;
 using attnd::KvSegment;
-using attnd::Problem;
+using attnd::cuda::LaunchCounts;
 
 struct AttndPlan {
   explicit AttndPlan(void* stream)
       : workspace(static_cast<cudaStream_t>(stream),
                   std::numeric_limits<int64_t>::max()) {}
 
+  size_t size() const { return segments.size(); }
+
   std::vector<KvSegment> segments;  // one of each problem
-  std::vector<ForwardArgs> group;
-  Algorithm algorithm = Algorithm::kAuto;
+  // One of the two has all problems, the other none.
+  std::vector<ForwardArgs> forward;
+  std::vector<BackwardArgs> backward;
+  int32_t algorithm = ATTND_AUTO;
+  bool deterministic = false;
   attnd::cuda::Workspace workspace;
 };
 
@@ -43,92 +54,126 @@ int Report(const absl::Status& status) {
   return static_cast<int>(status.code());
 }
 
-absl::Status Check(const AttndForwardProblem& p) {
-  const auto refuse = [](absl::string_view why) {
-    return absl::InvalidArgumentError(why);
-  };
-  if (p.batch < 0 || p.q_len < 0 || p.kv_len < 0) return refuse("a length < 0");
-  if (p.kv_heads < 1 || p.q_heads < 1 || p.q_heads % p.kv_heads != 0) {
-    return refuse("q_heads must be a multiple of kv_heads");
+const AttndForwardProblem& ForwardOf(const AttndForwardProblem& p) { return p; }
+const AttndForwardProblem& ForwardOf(const AttndBackwardProblem& p) {
+  return p.forward;
+}
+
+// The contract's algorithm that it is.
+Algorithm Named(int32_t algorithm) {
+  switch (algorithm) {
+    case ATTND_ANY_GPU:
+      return Algorithm::kFlashAttention2;
+    case ATTND_NAIVE_AUTOGRAD:
+      return Algorithm::kNaive;
+    default:
+      return static_cast<Algorithm>(algorithm);
   }
-  for (int64_t dim : {p.head_dim, p.value_dim}) {
-    if (dim < 1 || dim > attnd::kMaxHeadDim) return refuse("dim out of range");
+}
+
+absl::Status Supports(const ForwardArgs& args, int32_t algorithm) {
+  if (algorithm == ATTND_NAIVE_AUTOGRAD) {
+    return absl::UnimplementedError("forward has one order of naive steps");
   }
-  if (p.left < -1 || p.right < -1) return refuse("window < -1");
-  if (p.dtype < ATTND_F32 || p.dtype > ATTND_BF16) return refuse("dtype");
-  for (const AttndTensor& t : {p.q, p.k, p.v, p.o}) {
-    if (t.data == nullptr) return refuse("a tensor is NULL");
+  return attnd::cuda::SupportsForward(args.problem, Named(algorithm));
+}
+
+absl::Status Supports(const BackwardArgs& args, int32_t algorithm) {
+  return attnd::cuda::SupportsBackward(args.problem, Named(algorithm));
+}
+
+// Some of the plan's problems, in one call.
+absl::StatusOr<LaunchCounts> Run(absl::Span<const ForwardArgs> group,
+                                 AttndPlan& plan) {
+  if (plan.algorithm == ATTND_ANY_GPU) {
+    return attnd::cuda::EnqueueFused(group, plan.workspace, {.any_gpu = true});
   }
-  return absl::OkStatus();
+  return attnd::cuda::EnqueueForward(group, Named(plan.algorithm),
+                                     plan.workspace);
 }
 
-// A view of either kind.
-template <class View>
-View MakeView(const AttndTensor& t, DType dtype) {
-  return {t.data, dtype, t.batch_stride, t.token_stride, t.head_stride};
+absl::StatusOr<LaunchCounts> Run(absl::Span<const BackwardArgs> group,
+                                 AttndPlan& plan) {
+  if (plan.algorithm == ATTND_ANY_GPU) {
+    return attnd::cuda::EnqueueFusedBackward(
+        group, {.deterministic = plan.deterministic, .any_gpu = true},
+        plan.workspace);
+  }
+  if (plan.algorithm == ATTND_NAIVE_AUTOGRAD) {
+    return attnd::cuda::EnqueueNaiveBackward(
+        group, plan.workspace,
+        {.order = attnd::cuda::NaiveOrder::kAutograd,
+         .deterministic = plan.deterministic});
+  }
+  return attnd::cuda::EnqueueBackward(
+      group,
+      {.algorithm = Named(plan.algorithm), .deterministic = plan.deterministic},
+      plan.workspace);
 }
 
-KvSegment MakeSegment(const AttndForwardProblem& from) {
-  const DType dtype = static_cast<DType>(from.dtype);
-  KvSegment segment;
-  segment.k = MakeView<attnd::ConstTensorView>(from.k, dtype);
-  segment.v = MakeView<attnd::ConstTensorView>(from.v, dtype);
-  segment.len = from.kv_len;
-  return segment;
-}
-
-// `segment` must outlive the result.
-ForwardArgs MakeArgs(const AttndForwardProblem& from,
-                     const KvSegment& segment) {
-  const DType dtype = static_cast<DType>(from.dtype);
-  ForwardArgs args;
-  Problem& p = args.problem;
-  p.batch = from.batch;
-  p.q_len = from.q_len;
-  p.q_heads = from.q_heads;
-  p.kv_heads = from.kv_heads;
-  p.head_dim = from.head_dim;
-  p.value_dim = from.value_dim;
-  p.q = MakeView<attnd::ConstTensorView>(from.q, dtype);
-  p.kv = {&segment, 1};
-  p.mask = {.causal = from.causal != 0, .left = from.left, .right = from.right};
-  p.scale = from.scale;
-  args.o = MakeView<attnd::TensorView>(from.o, dtype);
-  args.lse = {from.lse, from.q_heads * from.q_len, from.q_len};
-  return args;
-}
-
-absl::Status Fill(absl::Span<const AttndForwardProblem> problems,
-                  AttndPlan& plan) {
-  for (const AttndForwardProblem& p : problems) {
-    if (absl::Status s = Check(p); !s.ok()) return s;
-    if (p.dtype != problems[0].dtype || p.head_dim != problems[0].head_dim ||
-        p.value_dim != problems[0].value_dim) {
+template <class From, class Args>
+absl::Status Fill(absl::Span<const From> problems, AttndPlan& plan,
+                  std::vector<Args>& group) {
+  const AttndForwardProblem& first = ForwardOf(problems[0]);
+  for (const From& problem : problems) {
+    if (absl::Status s = attnd::cuda::Check(problem); !s.ok()) return s;
+    const AttndForwardProblem& p = ForwardOf(problem);
+    if (p.dtype != first.dtype || p.head_dim != first.head_dim ||
+        p.value_dim != first.value_dim) {
       return absl::InvalidArgumentError("a group shares dtype and dims");
     }
-    plan.segments.push_back(MakeSegment(p));
+    plan.segments.push_back(attnd::cuda::MakeSegment(problem));
   }
   for (size_t i = 0; i < problems.size(); ++i) {
-    plan.group.push_back(MakeArgs(problems[i], plan.segments[i]));
-    absl::Status status =
-        attnd::cuda::SupportsForward(plan.group.back().problem, plan.algorithm);
-    if (!status.ok()) return status;
+    group.push_back(attnd::cuda::MakeArgs(problems[i], plan.segments[i]));
+    if (absl::Status s = Supports(group.back(), plan.algorithm); !s.ok()) {
+      return s;
+    }
   }
   return absl::OkStatus();
+}
+
+template <class From, class Args>
+int Create(const From* problems, int32_t count, int32_t algorithm, void* stream,
+           std::vector<Args> AttndPlan::*group, AttndPlan** plan) {
+  *plan = nullptr;
+  if (count < 1 || problems == nullptr) {
+    return Report(absl::InvalidArgumentError("a plan needs a problem"));
+  }
+  if (algorithm < ATTND_AUTO || algorithm > ATTND_ANY_GPU) {
+    return Report(absl::InvalidArgumentError("algorithm"));
+  }
+  auto made = std::make_unique<AttndPlan>(stream);
+  made->algorithm = algorithm;
+  const absl::Span<const From> all(problems, static_cast<size_t>(count));
+  if (absl::Status s = Fill(all, *made, (*made).*group); !s.ok()) {
+    return Report(s);
+  }
+  *plan = made.release();
+  return 0;
 }
 
 // Enqueues the plan's problems in calls of `size`.
-int Enqueue(AttndPlan& plan, size_t size, AttndEnqueued* enqueued) {
-  AttndEnqueued sum = {};
-  const auto start = std::chrono::steady_clock::now();
-  const absl::Span<const ForwardArgs> group = plan.group;
+template <class Args>
+absl::Status RunAll(absl::Span<const Args> group, size_t size, AttndPlan& plan,
+                    AttndEnqueued& sum) {
   for (size_t first = 0; first < group.size(); first += size) {
-    const auto counts = attnd::cuda::EnqueueForward(
-        group.subspan(first, size), plan.algorithm, plan.workspace);
-    if (!counts.ok()) return Report(counts.status());
+    const auto counts = Run(group.subspan(first, size), plan);
+    if (!counts.ok()) return counts.status();
     sum.kernels += counts->kernels;
     sum.copies += counts->copies;
   }
+  return absl::OkStatus();
+}
+
+int Enqueue(AttndPlan& plan, size_t size, AttndEnqueued* enqueued) {
+  AttndEnqueued sum = {};
+  const auto start = std::chrono::steady_clock::now();
+  absl::Status status = RunAll<ForwardArgs>(plan.forward, size, plan, sum);
+  if (status.ok()) {
+    status = RunAll<BackwardArgs>(plan.backward, size, plan, sum);
+  }
+  if (!status.ok()) return Report(status);
   sum.host_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                     std::chrono::steady_clock::now() - start)
                     .count();
@@ -143,25 +188,21 @@ extern "C" {
 
 int attnd_plan_create(const AttndForwardProblem* problems, int32_t count,
                       int32_t algorithm, void* stream, AttndPlan** plan) {
-  *plan = nullptr;
-  if (count < 1 || problems == nullptr) {
-    return Report(absl::InvalidArgumentError("a plan needs a problem"));
-  }
-  if (algorithm < ATTND_AUTO || algorithm > ATTND_FLASH_ATTENTION_2) {
-    return Report(absl::InvalidArgumentError("algorithm"));
-  }
-  auto made = std::make_unique<AttndPlan>(stream);
-  made->algorithm = static_cast<Algorithm>(algorithm);
-  if (absl::Status s = Fill({problems, static_cast<size_t>(count)}, *made);
-      !s.ok()) {
-    return Report(s);
-  }
-  *plan = made.release();
-  return 0;
+  return Create(problems, count, algorithm, stream, &AttndPlan::forward, plan);
+}
+
+int attnd_backward_plan_create(const AttndBackwardProblem* problems,
+                               int32_t count, int32_t algorithm,
+                               int32_t deterministic, void* stream,
+                               AttndPlan** plan) {
+  const int code =
+      Create(problems, count, algorithm, stream, &AttndPlan::backward, plan);
+  if (code == 0) (*plan)->deterministic = deterministic != 0;
+  return code;
 }
 
 int attnd_plan_enqueue(AttndPlan* plan, AttndEnqueued* enqueued) {
-  return Enqueue(*plan, plan->group.size(), enqueued);
+  return Enqueue(*plan, plan->size(), enqueued);
 }
 
 int attnd_plan_enqueue_each(AttndPlan* plan, AttndEnqueued* enqueued) {

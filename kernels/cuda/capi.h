@@ -1,9 +1,9 @@
 #ifndef ATTND_KERNELS_CUDA_CAPI_H_
 #define ATTND_KERNELS_CUDA_CAPI_H_
 
-// Forward on a GPU for callers that speak C, such as a benchmark in Python:
-// libattnd_kernels_c. All memory belongs to the caller, but for a plan's own
-// workspace.
+// Forward and backward on a GPU for callers that speak C, such as a benchmark
+// in Python: libattnd_kernels_c. All memory belongs to the caller, but for a
+// plan's own workspace.
 //
 // Functions return 0, or a code of absl::StatusCode with its text in
 // attnd_last_error(). Calls on different plans may run at the same time; calls
@@ -25,10 +25,13 @@ typedef enum AttndDType {
 
 typedef enum AttndAlgorithm {
   ATTND_AUTO = 0,
-  ATTND_NAIVE = 1,
+  ATTND_NAIVE = 1,  // backward as its equations have it
   ATTND_ONLINE_SOFTMAX = 2,
   ATTND_FLASH_ATTENTION_1 = 3,
   ATTND_FLASH_ATTENTION_2 = 4,
+  ATTND_NAIVE_AUTOGRAD = 5,  // backward alone: naive, each of forward's steps
+                             // differentiated, in reverse
+  ATTND_ANY_GPU = 6,  // the fused kernels that any GPU has, on a Hopper too
 } AttndAlgorithm;
 
 // [batch, tokens, heads, dim] in device memory, dim contiguous, strides in
@@ -62,6 +65,16 @@ typedef struct AttndForwardProblem {
   float scale;        // of scores
 } AttndForwardProblem;
 
+// Its gradients, from that of O. All tensors are of the same type.
+typedef struct AttndBackwardProblem {
+  AttndForwardProblem forward;  // as it was run; O and LSE are read
+  AttndTensor d_o;              // [batch, q_len, q_heads, value_dim]
+  // Without data: not computed.
+  AttndTensor dq;  // [batch, q_len, q_heads, head_dim]
+  AttndTensor dk;  // [batch, kv_len, kv_heads, head_dim]
+  AttndTensor dv;  // [batch, kv_len, kv_heads, value_dim]
+} AttndBackwardProblem;
+
 // What one call enqueued, and what it took.
 typedef struct AttndEnqueued {
   int32_t kernels;
@@ -70,7 +83,8 @@ typedef struct AttndEnqueued {
   int64_t device_bytes;  // of the plan's workspace now
 } AttndEnqueued;
 
-// Problems that run as one group on one stream, with a workspace.
+// Problems that run as one group on one stream, with a workspace: all forward,
+// or all backward.
 typedef struct AttndPlan AttndPlan;
 
 // Copies the array; what it points to must outlive the plan. `stream` is a
@@ -79,6 +93,12 @@ typedef struct AttndPlan AttndPlan;
 ATTND_API int attnd_plan_create(const AttndForwardProblem* problems,
                                 int32_t count, int32_t algorithm, void* stream,
                                 AttndPlan** plan);
+
+// The same for backward. `deterministic`: results are the same bits each time.
+ATTND_API int attnd_backward_plan_create(const AttndBackwardProblem* problems,
+                                         int32_t count, int32_t algorithm,
+                                         int32_t deterministic, void* stream,
+                                         AttndPlan** plan);
 
 // Enqueues the group in one call, or its problems one by one in as many calls;
 // nothing is waited for. `enqueued` may be NULL. May be captured into a graph

@@ -31,6 +31,11 @@ struct Gpu {
   int multiprocessors = 0;
   int shared_bytes = 0;  // that a block of threads may have
 };
+// As kernels that every GPU has see it: those of its own kind do not take it.
+constexpr Gpu AsAnyGpu(Gpu gpu) {
+  gpu.capability = kLeastCapability;
+  return gpu;
+}
 absl::StatusOr<Gpu> DescribeGpu(int index);
 // The device that the calling thread talks to.
 absl::StatusOr<Gpu> CurrentGpu();

@@ -149,9 +149,10 @@ absl::Status TakeScratch(const std::vector<Launch>& launches,
 }
 
 // Everything that may fail for want of memory comes before the first launch.
-absl::Status EnqueueChunk(absl::Span<const ForwardArgs> group, const Gpu& gpu,
+absl::Status EnqueueChunk(absl::Span<const ForwardArgs> group,
+                          const FusedOptions& options, const Gpu& gpu,
                           Workspace& workspace, LaunchCounts& counts) {
-  const Plan plan(group, gpu);
+  const Plan plan(group, options.any_gpu ? AsAnyGpu(gpu) : gpu);
   LaunchParams params;
   absl::Status status = Prepare(plan.launches());
   if (status.ok()) status = TakeScratch(plan.launches(), workspace, params);
@@ -165,13 +166,14 @@ absl::Status EnqueueChunk(absl::Span<const ForwardArgs> group, const Gpu& gpu,
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
-                                          Workspace& workspace) {
+                                          Workspace& workspace,
+                                          const FusedOptions& options) {
   absl::StatusOr<Gpu> gpu = CurrentGpu();
   if (!gpu.ok()) return gpu.status();
   LaunchCounts counts;
   while (!group.empty()) {
     const absl::Span<const ForwardArgs> chunk = FirstChunk(group);
-    absl::Status status = EnqueueChunk(chunk, *gpu, workspace, counts);
+    absl::Status status = EnqueueChunk(chunk, options, *gpu, workspace, counts);
     if (!status.ok()) return status;
     group.remove_prefix(chunk.size());
   }

@@ -15,10 +15,15 @@
 
 namespace attnd::cuda {
 
+struct FusedOptions {
+  bool any_gpu = false;  // sm80's kernels, on a Hopper too
+};
+
 // As EnqueueForward, for every valid problem. sm90's kernels run what they can
 // take, if the device is a Hopper, and sm80's the rest.
 absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
-                                          Workspace& workspace);
+                                          Workspace& workspace,
+                                          const FusedOptions& options = {});
 
 // The kernel that most of the problem's work runs in, on such a device, if its
 // memory is aligned as sm90's kernels need it.

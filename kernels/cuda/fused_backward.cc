@@ -180,14 +180,16 @@ absl::StatusOr<LaunchCounts> EnqueueFusedBackward(
     Workspace& workspace) {
   absl::StatusOr<Gpu> gpu = CurrentGpu();
   if (!gpu.ok()) return gpu.status();
+  const Gpu kernels_for = options.any_gpu ? AsAnyGpu(*gpu) : *gpu;
   // Before anything is launched, in case that there is no memory for it.
-  auto scratch = workspace.Scratch(MostScratchBytes(group, *gpu));
+  auto scratch = workspace.Scratch(MostScratchBytes(group, kernels_for));
   if (!scratch.ok()) return scratch.status();
   LaunchCounts counts;
   while (!group.empty()) {
-    const absl::Span<const BackwardArgs> chunk = FirstChunk(group, *gpu);
-    absl::Status status = EnqueueChunk(Plan(chunk, options.deterministic, *gpu),
-                                       *gpu, workspace, counts);
+    const absl::Span<const BackwardArgs> chunk = FirstChunk(group, kernels_for);
+    absl::Status status =
+        EnqueueChunk(Plan(chunk, options.deterministic, kernels_for), *gpu,
+                     workspace, counts);
     if (!status.ok()) return status;
     group.remove_prefix(chunk.size());
   }

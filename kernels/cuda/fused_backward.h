@@ -19,6 +19,7 @@ namespace attnd::cuda {
 
 struct FusedBackwardOptions {
   bool deterministic = false;
+  bool any_gpu = false;  // sm80's kernels, on a Hopper too
 };
 
 // As EnqueueBackward, for every valid problem.

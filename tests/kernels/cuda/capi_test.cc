@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
+#include "tests/kernels/cuda/capi_problem.h"
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/cuda/device_runner.h"
 #include "tests/kernels/cuda/group_image.h"
@@ -19,34 +20,7 @@ using testing::DenseProblem;
 using testing::DenseShape;
 using testing::DeviceTest;
 using GroupImage = testing::GroupImage<ForwardArgs>;
-
-template <class View>
-AttndTensor ToC(const View& t) {
-  return {const_cast<void*>(static_cast<const void*>(t.data)), t.batch_stride,
-          t.token_stride, t.head_stride};
-}
-
-// The same problem in C's terms.
-AttndForwardProblem ToC(const ForwardArgs& args) {
-  const Problem& p = args.problem;
-  return {.batch = p.batch,
-          .q_len = p.q_len,
-          .kv_len = p.kv[0].len,
-          .q_heads = p.q_heads,
-          .kv_heads = p.kv_heads,
-          .head_dim = p.head_dim,
-          .value_dim = p.value_dim,
-          .q = ToC(p.q),
-          .k = ToC(p.kv[0].k),
-          .v = ToC(p.kv[0].v),
-          .o = ToC(args.o),
-          .lse = args.lse.data,
-          .left = p.mask.left,
-          .right = p.mask.right,
-          .causal = p.mask.causal,
-          .dtype = static_cast<int32_t>(p.q.dtype),
-          .scale = p.scale};
-}
+using testing::ToC;
 
 DenseShape SmallShape() {
   return {.batch = 2, .q_len = 50, .kv_len = 90, .q_heads = 4, .kv_heads = 2};
