@@ -189,50 +189,82 @@ AssertionResult CheckForward(const RandomProblem& problem, const ForwardFn& run,
   return Named("forward:", problem, result);
 }
 
-AssertionResult CheckBackward(const RandomProblem& problem,
-                              const BackwardFn& run, Slack slack) {
-  auto got = problem.MakeBackwardOutputs();
-  auto plain = problem.MakeBackwardOutputs();
-  const BackwardArgs args = problem.Backward(got);
+namespace {
+
+// Of the same shape and type.
+OwnedTensor Like(const OwnedTensor& t) {
+  return t ? OwnedTensor(t.dtype(), t.batch(), t.tokens(), t.heads(), t.dim())
+           : OwnedTensor();
+}
+
+// What the plain computation gives, in the types of `got`.
+absl::Status RunPlain(const BackwardArgs& args,
+                      const RandomProblem::BackwardOutputs& got,
+                      RandomProblem::BackwardOutputs& plain) {
+  plain.dq = Like(got.dq);
+  plain.segments.assign(args.problem.kv.begin(), args.problem.kv.end());
+  plain.dk.resize(plain.segments.size());
+  plain.dv.resize(plain.segments.size());
+  for (size_t n = 0; n < plain.segments.size(); ++n) {
+    plain.dk[n] = Like(got.dk[n]);
+    plain.dv[n] = Like(got.dv[n]);
+    plain.segments[n].dk = plain.dk[n].view();
+    plain.segments[n].dv = plain.dv[n].view();
+  }
+  BackwardArgs into = args;
+  into.problem.kv = plain.segments;
+  into.dq = plain.dq.view();
+  return reference::Backward(into, Algorithm::kNaive);
+}
+
+AssertionResult Named(const std::string& name, const AssertionResult& result) {
+  if (result) return result;
+  return AssertionFailure() << name << " " << result.message();
+}
+
+}  // namespace
+
+AssertionResult CheckGradients(const BackwardArgs& args,
+                               const RandomProblem::BackwardOutputs& got,
+                               Slack slack) {
   const Problem& p = args.problem;
-  if (absl::Status s = run(args); !s.ok())
-    return AssertionFailure() << s << "\n  " << problem.Describe();
-  if (absl::Status s =
-          reference::Backward(problem.Backward(plain), Algorithm::kNaive);
-      !s.ok())
+  RandomProblem::BackwardOutputs plain;
+  if (absl::Status s = RunPlain(args, got, plain); !s.ok())
     return AssertionFailure() << s;
   const auto exact = reference::OracleBackward(args);
   const auto magnitudes = BackwardMagnitudes(args);
-  AssertionResult result =
-      Named("dq", problem,
-            CheckTensor(got.dq, plain.dq, exact.dq, slack, magnitudes.dq));
-  if (result)
-    result = Named(
-        "dq", problem, CheckZeros(got.dq, [&](int64_t b, int64_t i, int64_t h) {
-          return i >= QLen(p, b) ||
-                 args.lse.data[b * args.lse.batch_stride +
-                               h * args.lse.head_stride + i] == -HUGE_VALF;
-        }));
+  const auto hidden = [&](int64_t b, int64_t i, int64_t h) {
+    return i >= QLen(p, b) ||
+           args.lse.data[b * args.lse.batch_stride + h * args.lse.head_stride +
+                         i] == -HUGE_VALF;
+  };
+  AssertionResult result = Named(
+      "dq", CheckTensor(got.dq, plain.dq, exact.dq, slack, magnitudes.dq));
+  if (result) result = Named("dq", CheckZeros(got.dq, hidden));
   for (size_t n = 0; n < p.kv.size() && result; ++n) {
     const auto past = [&](int64_t b, int64_t t, int64_t) {
       return t >= KvLen(p.kv[n], b);
     };
-    const auto name = [&](absl::string_view of) {
-      return absl::StrCat(of, " of segment ", n);
-    };
-    result = Named(name("dk"), problem,
-                   CheckTensor(got.dk[n], plain.dk[n], exact.dk[n], slack,
-                               magnitudes.dk[n]));
+    const std::string dk = absl::StrCat("dk of segment ", n);
+    const std::string dv = absl::StrCat("dv of segment ", n);
+    result = Named(dk, CheckTensor(got.dk[n], plain.dk[n], exact.dk[n], slack,
+                                   magnitudes.dk[n]));
     if (result)
-      result = Named(name("dv"), problem,
-                     CheckTensor(got.dv[n], plain.dv[n], exact.dv[n], slack,
-                                 magnitudes.dv[n]));
-    if (result)
-      result = Named(name("dk"), problem, CheckZeros(got.dk[n], past));
-    if (result)
-      result = Named(name("dv"), problem, CheckZeros(got.dv[n], past));
+      result = Named(dv, CheckTensor(got.dv[n], plain.dv[n], exact.dv[n], slack,
+                                     magnitudes.dv[n]));
+    if (result) result = Named(dk, CheckZeros(got.dk[n], past));
+    if (result) result = Named(dv, CheckZeros(got.dv[n], past));
   }
   return result;
+}
+
+AssertionResult CheckBackward(const RandomProblem& problem,
+                              const BackwardFn& run, Slack slack) {
+  auto got = problem.MakeBackwardOutputs();
+  const BackwardArgs args = problem.Backward(got);
+  if (absl::Status s = run(args); !s.ok())
+    return AssertionFailure() << s << "\n  " << problem.Describe();
+  return Named("backward:", problem, CheckGradients(args, got, slack));
 }
 
 }  // namespace attnd::testing

@@ -60,6 +60,13 @@ enum class Slack {
                                         absl::Span<const double> lse,
                                         Slack slack = Slack::kRoundings);
 
+// The same for gradients: `got` has what a run of `args` gave, or would have
+// given in its place. Rows of LSE -inf, and what lies past a sequence's
+// lengths, must be exactly 0. What is absent is not checked.
+::testing::AssertionResult CheckGradients(
+    const BackwardArgs& args, const RandomProblem::BackwardOutputs& got,
+    Slack slack = Slack::kRoundings);
+
 }  // namespace attnd::testing
 
 #endif  // ATTND_TESTS_KERNELS_ACCURACY_H_
