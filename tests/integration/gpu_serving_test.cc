@@ -1,6 +1,5 @@
 // The server library on real GPUs, over real gRPC, next to the reference.
 
-#include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,10 +15,10 @@
 #include "absl/time/clock.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/dtype.h"
 #include "proto/status.h"
 #include "server/devices.h"
 #include "server/server.h"
+#include "tests/integration/gpu_server.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/rpc.h"
 #include "tests/kernels/cuda/device_fault.h"
@@ -30,48 +29,8 @@ namespace {
 
 namespace pb = ::attn::v1;
 using server::Server;
-using server::ServerOptions;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-struct Shape {
-  int64_t batch, q_len, kv_len, q_heads, kv_heads, head_dim, value_dim;
-  bool causal = false;
-};
-
-DType ToDType(pb::DataType type) {
-  return type == pb::DATA_TYPE_F32   ? DType::kF32
-         : type == pb::DATA_TYPE_F16 ? DType::kF16
-                                     : DType::kBF16;
-}
-
-pb::Tensor RandomTensor(const std::vector<int64_t>& shape, pb::DataType type) {
-  pb::Tensor tensor = server::RandomTensor(shape);
-  const std::string floats = tensor.data();
-  const DType dtype = ToDType(type);
-  std::string& data = *tensor.mutable_data();
-  data.resize(floats.size() / 4 * SizeOf(dtype));
-  for (size_t i = 0; i < floats.size() / 4; ++i) {
-    float value = 0;
-    std::memcpy(&value, floats.data() + 4 * i, 4);
-    StoreElement(data.data(), dtype, i, value);
-  }
-  tensor.set_dtype(type);
-  return tensor;
-}
-
-pb::ForwardRequest MakeRequest(const Shape& s, pb::DataType type) {
-  pb::ForwardRequest request;
-  *request.mutable_q() =
-      RandomTensor({s.batch, s.q_len, s.q_heads, s.head_dim}, type);
-  *request.mutable_k() =
-      RandomTensor({s.batch, s.kv_len, s.kv_heads, s.head_dim}, type);
-  *request.mutable_v() =
-      RandomTensor({s.batch, s.kv_len, s.kv_heads, s.value_dim}, type);
-  request.mutable_attention()->mutable_mask()->set_causal(s.causal);
-  request.mutable_o()->set_dtype(pb::DATA_TYPE_F32);
-  return request;
-}
 
 // Both of f32.
 float LargestDifference(const std::string& a, const std::string& b) {
@@ -86,31 +45,6 @@ float LargestDifference(const std::string& a, const std::string& b) {
     largest = std::isnan(difference) ? INFINITY : std::max(largest, difference);
   }
   return largest;
-}
-
-std::unique_ptr<Server> StartServer(
-    std::vector<std::unique_ptr<Backend>> devices,
-    server::DeviceOptions::Kind kind, int64_t memory_limit) {
-  ServerOptions options;
-  options.memory_limit_bytes = memory_limit;
-  options.metrics_port = 0;
-  options.scheduler = server::SchedulerDefaults(kind);
-  auto server = Server::Start(options, std::move(devices));
-  EXPECT_TRUE(server.ok()) << server.status();
-  return *std::move(server);
-}
-
-std::unique_ptr<Server> StartOnFirstGpu(int64_t memory_limit = int64_t{4}
-                                                               << 30) {
-  auto gpus = CreateCudaBackends({});
-  EXPECT_TRUE(gpus.ok()) << gpus.status();
-  gpus->resize(1);
-  return StartServer(*std::move(gpus), server::DeviceOptions::Kind::kCuda,
-                     memory_limit);
-}
-
-std::shared_ptr<grpc::Channel> ConnectTo(const Server& server) {
-  return Connect(absl::StrCat("127.0.0.1:", server.port()));
 }
 
 class GpuServingTest : public ::testing::Test {
@@ -151,27 +85,12 @@ class GpuServingTest : public ::testing::Test {
   std::shared_ptr<grpc::Channel> channel_, reference_;
 };
 
-constexpr Shape kShapes[] = {
-    {1, 1, 1, 1, 1, 64, 64},
-    {2, 100, 100, 4, 4, 64, 64, true},
-    {1, 257, 300, 8, 2, 128, 128},
-    {3, 1, 700, 8, 1, 128, 128, true},
-    {1, 70, 90, 2, 2, 40, 24},
-    {1, 33, 65, 3, 3, 1, 256},
-    {1, 300, 200, 2, 1, 192, 128, true},
-    {1, 128, 128, 2, 2, 256, 256},
-    {1, 5, 0, 2, 2, 64, 64},
-    {2, 0, 5, 2, 2, 64, 64},
-};
-constexpr pb::DataType kTypes[] = {pb::DATA_TYPE_F32, pb::DATA_TYPE_F16,
-                                   pb::DATA_TYPE_BF16};
-
 TEST_F(GpuServingTest, ForwardAgreesWithTheReference) {
   for (const Shape& shape : kShapes) {
     for (pb::DataType type : kTypes) {
       SCOPED_TRACE(absl::StrCat("q_len ", shape.q_len, " head_dim ",
                                 shape.head_dim, " type ", type));
-      const pb::ForwardRequest request = MakeRequest(shape, type);
+      const pb::ForwardRequest request = MakeForward(shape, type);
       pb::ForwardResponse response;
       const absl::Status status = Forward(channel_, request, response);
       ASSERT_TRUE(status.ok()) << status;
@@ -188,7 +107,7 @@ TEST_F(GpuServingTest, SoDoTheAlgorithmsOfThePapers) {
         pb::ALGORITHM_FLASH_ATTENTION_2}) {
     for (pb::DataType type : kTypes) {
       SCOPED_TRACE(absl::StrCat("algorithm ", algorithm, " type ", type));
-      pb::ForwardRequest request = MakeRequest(kShapes[2], type);
+      pb::ForwardRequest request = MakeForward(kShapes[2], type);
       request.mutable_options()->set_algorithm(algorithm);
       pb::ForwardResponse response;
       const absl::Status status = Forward(channel_, request, response);
@@ -207,7 +126,7 @@ TEST_F(GpuServingTest, AnswersAreTheSameBitsUnderLoad) {
   std::vector<pb::ForwardRequest> requests;
   std::vector<pb::ForwardResponse> alone;
   for (const Shape& shape : kShapes) {
-    requests.push_back(MakeRequest(shape, pb::DATA_TYPE_BF16));
+    requests.push_back(MakeForward(shape, pb::DATA_TYPE_BF16));
     alone.emplace_back();
     ASSERT_TRUE(Forward(channel_, requests.back(), alone.back()).ok());
   }
@@ -226,14 +145,6 @@ TEST_F(GpuServingTest, AnswersAreTheSameBitsUnderLoad) {
     most = std::max(most, got.report().batch_requests());
   }
   RecordProperty("largest_group", most);
-}
-
-TEST_F(GpuServingTest, BackwardIsUnimplemented) {
-  const absl::Status status = RawCall(
-      channel_, Op::kBackward, server::GoodBackward().SerializeAsString());
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("no kernel for backward on cuda"));
 }
 
 TEST_F(GpuServingTest, BadRequestsAreRefusedAsOnTheCpu) {
@@ -260,40 +171,17 @@ TEST_F(GpuServingTest, EveryoneIsToldWhichDeviceItIs) {
               HasSubstr("attnd_device_in_service{device=\"cuda:0\"} 1"));
 }
 
-// All that is left of the device's memory, but less than 512 MiB.
-class Hog {
- public:
-  Hog() {
-    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
-    for (size_t chunk = size_t{64} << 30; chunk >= size_t{256} << 20;) {
-      void* memory = nullptr;
-      if (cudaMalloc(&memory, chunk) == cudaSuccess) {
-        taken_.push_back(memory);
-      } else {
-        (void)cudaGetLastError();
-        chunk /= 2;
-      }
-    }
-  }
-  ~Hog() {
-    for (void* memory : taken_) EXPECT_EQ(cudaFree(memory), cudaSuccess);
-  }
-
- private:
-  std::vector<void*> taken_;
-};
-
 TEST_F(GpuServingTest, NoDeviceMemoryIsResourceExhaustedWithARetryDelay) {
   // The account lets through what the device has not.
   gpu_ = StartOnFirstGpu(int64_t{1} << 40);
   channel_ = ConnectTo(*gpu_);
   // Scores of 8 GiB and more, over little input.
   pb::ForwardRequest request =
-      MakeRequest({1, 16384, 16384, 16, 16, 8, 8}, pb::DATA_TYPE_F16);
+      MakeForward({1, 16384, 16384, 16, 16, 8, 8}, pb::DATA_TYPE_F16);
   request.mutable_options()->set_algorithm(pb::ALGORITHM_NAIVE);
   pb::ForwardResponse response;
   // What is loaded once is loaded before.
-  pb::ForwardRequest small = MakeRequest(kShapes[1], pb::DATA_TYPE_F16);
+  pb::ForwardRequest small = MakeForward(kShapes[1], pb::DATA_TYPE_F16);
   small.mutable_options()->set_algorithm(pb::ALGORITHM_NAIVE);
   ASSERT_TRUE(Forward(channel_, small, response).ok());
   {
@@ -312,7 +200,7 @@ void ServeThroughAFault() {
   const std::unique_ptr<Server> server = StartOnFirstGpu();
   const std::shared_ptr<grpc::Channel> channel = ConnectTo(*server);
   const pb::ForwardRequest request =
-      MakeRequest(kShapes[1], pb::DATA_TYPE_BF16);
+      MakeForward(kShapes[1], pb::DATA_TYPE_BF16);
   pb::ForwardResponse response;
   Require(Forward(channel, request, response).ok(), "it serves");
   auto gpus = CreateCudaBackends({});

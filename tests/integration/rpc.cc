@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -118,33 +119,57 @@ absl::Status Forward(const std::shared_ptr<grpc::Channel>& channel,
   return wire::FromGrpcStatus(stub->Forward(&context, request, &response));
 }
 
-struct PendingForward::State : Ending {};
+absl::Status Backward(const std::shared_ptr<grpc::Channel>& channel,
+                      const attn::v1::BackwardRequest& request,
+                      attn::v1::BackwardResponse& response,
+                      absl::Duration timeout) {
+  const auto stub = attn::v1::AttentionService::NewStub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
+  return wire::FromGrpcStatus(stub->Backward(&context, request, &response));
+}
 
-PendingForward::PendingForward(const std::shared_ptr<grpc::Channel>& channel,
-                               attn::v1::ForwardRequest request,
-                               absl::Duration timeout)
+template <class Request, class Response>
+struct PendingCall<Request, Response>::State : Ending {};
+
+template <class Request, class Response>
+PendingCall<Request, Response>::PendingCall(
+    const std::shared_ptr<grpc::Channel>& channel, Request request,
+    absl::Duration timeout)
     : state_(std::make_shared<State>()),
       stub_(attn::v1::AttentionService::NewStub(channel)),
       request_(std::move(request)) {
   context_.set_deadline(absl::ToChronoTime(absl::Now() + timeout));
-  stub_->async()->Forward(
-      &context_, &request_, &response_,
-      [state = state_](const grpc::Status& status) { state->Set(status); });
+  const auto end = [state = state_](const grpc::Status& status) {
+    state->Set(status);
+  };
+  if constexpr (std::is_same_v<Request, attn::v1::ForwardRequest>) {
+    stub_->async()->Forward(&context_, &request_, &response_, end);
+  } else {
+    stub_->async()->Backward(&context_, &request_, &response_, end);
+  }
 }
 
-PendingForward::~PendingForward() {
+template <class Request, class Response>
+PendingCall<Request, Response>::~PendingCall() {
   context_.TryCancel();
   (void)Wait();
 }
 
-bool PendingForward::WaitFor(absl::Duration timeout) {
+template <class Request, class Response>
+bool PendingCall<Request, Response>::WaitFor(absl::Duration timeout) {
   return state_->WaitFor(timeout);
 }
 
-const absl::Status& PendingForward::Wait() {
+template <class Request, class Response>
+const absl::Status& PendingCall<Request, Response>::Wait() {
   state_->WaitFor(absl::InfiniteDuration());
   return *state_->status;
 }
+
+template class PendingCall<attn::v1::ForwardRequest, attn::v1::ForwardResponse>;
+template class PendingCall<attn::v1::BackwardRequest,
+                           attn::v1::BackwardResponse>;
 
 std::string Health(const std::shared_ptr<grpc::Channel>& channel,
                    const std::string& service) {

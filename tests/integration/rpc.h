@@ -39,28 +39,36 @@ absl::Status Forward(const std::shared_ptr<grpc::Channel>& channel,
                      const attn::v1::ForwardRequest& request,
                      attn::v1::ForwardResponse& response,
                      absl::Duration timeout = absl::Seconds(60));
+absl::Status Backward(const std::shared_ptr<grpc::Channel>& channel,
+                      const attn::v1::BackwardRequest& request,
+                      attn::v1::BackwardResponse& response,
+                      absl::Duration timeout = absl::Seconds(60));
 
 // An asynchronous typed call. Its destructor cancels and waits.
-class PendingForward {
+template <class Request, class Response>
+class PendingCall {
  public:
-  PendingForward(const std::shared_ptr<grpc::Channel>& channel,
-                 attn::v1::ForwardRequest request,
-                 absl::Duration timeout = absl::Seconds(60));
-  ~PendingForward();
+  PendingCall(const std::shared_ptr<grpc::Channel>& channel, Request request,
+              absl::Duration timeout = absl::Seconds(60));
+  ~PendingCall();
 
   void Cancel() { context_.TryCancel(); }
   bool WaitFor(absl::Duration timeout);
   const absl::Status& Wait();  // its status, once it has ended
-  const attn::v1::ForwardResponse& response() const { return response_; }
+  const Response& response() const { return response_; }
 
  private:
   struct State;
   std::shared_ptr<State> state_;
   std::unique_ptr<attn::v1::AttentionService::Stub> stub_;
   grpc::ClientContext context_;
-  attn::v1::ForwardRequest request_;
-  attn::v1::ForwardResponse response_;
+  Request request_;
+  Response response_;
 };
+using PendingForward =
+    PendingCall<attn::v1::ForwardRequest, attn::v1::ForwardResponse>;
+using PendingBackward =
+    PendingCall<attn::v1::BackwardRequest, attn::v1::BackwardResponse>;
 
 // SERVING, NOT_SERVING, ... of `service`, or the call's error.
 std::string Health(const std::shared_ptr<grpc::Channel>& channel,
