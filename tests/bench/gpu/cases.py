@@ -27,6 +27,11 @@ class Case:
         return full / 2 if self.causal else full
 
     @property
+    def backward_flops(self):
+        """Five matrix products for forward's two."""
+        return 2.5 * self.flops
+
+    @property
     def kv_bytes(self):
         """What a decoding step has to read."""
         return (2 * self.batch * self.kv_heads * self.kv_len * self.head_dim *
@@ -44,6 +49,16 @@ def grid(dims, seqs):
         Case(seq, seq, 2048 // dim, 2048 // dim, dim, batch=max(1, 16384 // seq), causal=causal)
         for dim in dims for seq in seqs for causal in (False, True)
     ]
+
+
+def deterministic():
+    """Where many blocks of columns add to each row of dQ."""
+    return grid([128], [2048, 4096, 8192, 16384])
+
+
+def grouped(batch=2, seq=8192):
+    """Four q heads to a K/V head."""
+    return [Case(seq, seq, 32, 8, batch=batch, causal=causal) for causal in (False, True)]
 
 
 def decode():

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Our forward kernels beside PyTorch's cuDNN and FlashAttention-2 operators, on one GPU.
+"""Our kernels beside PyTorch's cuDNN and FlashAttention-2 operators, on one GPU.
 
 All run in this process, on the same memory: [batch, len, heads, dim], normal values. A call is
 captured into a CUDA graph, which holds all that it enqueues, and its replays are timed by events.
 The sides take turns, three times a row; each number is a median. Before a row is timed our O and
-LSE are checked against the peers'. Needs PyTorch; everything takes about 100 s on an H200.
+LSE, or dQ, dK and dV, are checked against the peers'; gradients once more after it. Needs PyTorch;
+forward takes about 100 s on an H200.
 
   cmake --preset kernels && cmake --build --preset kernels --target attnd_kernels_c
   python3 kernel_bench.py --lib build/kernels/kernels/libattnd_kernels_c.so --check
+  python3 kernel_bench.py --lib ... --check --rows backward,deterministic
 """
 
 import argparse
@@ -16,7 +18,10 @@ import time
 
 import report
 
-SECTIONS = ('grid', 'dims', 'decode', 'group', 'large_group', 'memory', 'baselines')
+FORWARD = ('grid', 'dims', 'decode', 'group', 'large_group', 'memory')
+BACKWARD = ('backward', 'backward_dims', 'backward_grouped', 'deterministic', 'sm80_backward',
+            'backward_memory')
+SECTIONS = (*FORWARD, *BACKWARD, 'baselines')
 
 
 def parse(arguments):
@@ -25,9 +30,8 @@ def parse(arguments):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--lib', required=True, help='libattnd_kernels_c.so')
-    parser.add_argument('--rows', type=names,
-                        default=['grid', 'dims', 'decode', 'group', 'large_group', 'memory'],
-                        help=f'which of {",".join(SECTIONS)}')
+    parser.add_argument('--rows', type=names, default=[*FORWARD, *BACKWARD],
+                        help=f'which of {",".join(SECTIONS)}; all but the last unless given')
     parser.add_argument('--dims', type=numbers, default=[64, 128, 256])
     parser.add_argument('--seqs', type=numbers, default=[512, 2048, 8192, 16384])
     parser.add_argument('--algorithms', type=names, default=[],
@@ -47,10 +51,12 @@ def parse(arguments):
     return options
 
 
-def plan_sections(options, bench, sections):
+PEERS = ('fa2', 'cudnn')
+
+
+def plan_forward(options, bench, sections):
     """(rows, sides, sides that ours is compared with) of each section, in order."""
-    peers = ('fa2', 'cudnn')
-    wanted = options.rows
+    peers, wanted = PEERS, options.rows
     if 'grid' in wanted:
         yield sections.grid(bench, options.dims, options.seqs), ('ours', *peers), peers
     if 'dims' in wanted and not options.quick:
@@ -69,6 +75,26 @@ def plan_sections(options, bench, sections):
         yield sections.baselines(bench, options.algorithms), sides, ('math',)
 
 
+def plan_backward(options, bench, backward):
+    """The same of backward."""
+    wanted = options.rows
+    if 'backward' in wanted:
+        rows = backward.grid(bench, 'backward', options.dims, options.seqs)
+        yield rows, ('ours', *PEERS), PEERS
+    if 'backward_dims' in wanted and not options.quick:
+        yield backward.grid(bench, 'backward_dims', [96, 192], [8192]), ('ours', *PEERS), PEERS
+    if 'backward_grouped' in wanted and not options.quick:
+        yield backward.grouped(bench), ('ours',), ()
+    if 'deterministic' in wanted:
+        yield backward.deterministic(bench), ('deterministic', 'ours'), ('ours',)
+    if 'sm80_backward' in wanted:
+        dims = [dim for dim in options.dims if dim <= 128]
+        rows = backward.grid(bench, 'sm80_backward', dims, options.seqs, 'any_gpu', ('fa2',))
+        yield rows, ('any_gpu', 'fa2'), ('fa2',)
+    if 'backward_memory' in wanted:
+        yield backward.memory(bench), ('ours', 'naive', 'naive_autograd', 'math'), ()
+
+
 def show(rows, sides, against):
     """Prints a section as it is measured; returns its rows."""
     shown = []
@@ -77,8 +103,8 @@ def show(rows, sides, against):
             print('\n' + report.header(row.section, row.unit, sides, against))
         print(report.line(row, sides, against), flush=True)
         shown.append(row)
-    if shown and shown[0].section == 'grid':
-        print('\n'.join(report.means(shown, against)), flush=True)
+    if shown and shown[0].section in ('grid', 'backward', 'sm80_backward'):
+        print('\n'.join(report.means(shown, sides[0], against)), flush=True)
     return shown
 
 
@@ -98,6 +124,7 @@ def main():
     options = parse(sys.argv[1:])
     import torch  # not needed to print the help
 
+    import backward
     import ours
     import sections
     start = time.monotonic()
@@ -110,7 +137,8 @@ def main():
                                rounds=1 if options.quick else sections.timing.ROUNDS)
         mhz, celsius = bench.clock.sample()
         print(f'# SM clock {mhz} MHz, {celsius} C at the start')
-        for section in plan_sections(options, bench, sections):
+        for section in (*plan_forward(options, bench, sections),
+                        *plan_backward(options, bench, backward)):
             rows += show(*section)
             torch.cuda.empty_cache()
         for row in sections.ceilings():

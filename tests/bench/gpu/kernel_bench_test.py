@@ -37,7 +37,17 @@ class CasesTest(unittest.TestCase):
         self.assertEqual(full.flops, 4 * 8 * 16 * 2048 * 2048 * 128)
         causal = cases.Case(2048, 2048, 16, 16, batch=8, causal=True)
         self.assertEqual(causal.flops * 2, full.flops)
+        self.assertEqual(causal.backward_flops, 2.5 * causal.flops)
         self.assertEqual(cases.decode()[0].kv_bytes, 2 * 131072 * 8 * 128 * 2)
+
+    def test_fixed_orders_are_compared_where_many_add(self):
+        rows = cases.deterministic()
+        self.assertEqual({case.head_dim for case in rows}, {128})
+        self.assertEqual({(case.q_len, case.causal) for case in rows},
+                         {(n, c) for n in (2048, 4096, 8192, 16384) for c in (False, True)})
+
+    def test_heads_are_grouped(self):
+        self.assertTrue(all(case.q_heads == 4 * case.kv_heads for case in cases.grouped()))
 
     def test_the_group_is_always_the_same_and_unlike(self):
         group = cases.group()
@@ -67,8 +77,8 @@ class CasesTest(unittest.TestCase):
             self.assertEqual(many.flops, many.batch * case.flops)
 
 
-def grid_row(name, ours_value, fa2=100.0, cudnn=200.0):
-    return Row('grid', name, 'TFLOP/s', {'ours': ours_value, 'fa2': fa2, 'cudnn': cudnn})
+def grid_row(name, ours_value, fa2=100.0, cudnn=200.0, section='grid'):
+    return Row(section, name, 'TFLOP/s', {'ours': ours_value, 'fa2': fa2, 'cudnn': cudnn})
 
 
 class ReportTest(unittest.TestCase):
@@ -77,7 +87,7 @@ class ReportTest(unittest.TestCase):
         rows = [grid_row('bf16 d64 b1 h1/1 1x1 full', 50),
                 grid_row('bf16 d64 b1 h1/1 2x2 full', 200),
                 grid_row('bf16 d128 b1 h1/1 1x1 causal', 100)]
-        lines = report.means(rows, ('fa2', 'cudnn'))
+        lines = report.means(rows, 'ours', ('fa2', 'cudnn'))
         self.assertIn('geometric mean, all: ours/fa2 1.000, ours/cudnn 0.500', lines)
         self.assertIn('geometric mean, d64 full: ours/fa2 1.000, ours/cudnn 0.500', lines)
         self.assertEqual(len(lines), 3)
@@ -121,6 +131,28 @@ class ReportTest(unittest.TestCase):
         del rows[-1]
         self.assertIn('not measured', [text for text, _ in report.hopper_bars(rows)][2])
 
+    def test_hoppers_bars_of_backward(self):
+        row = lambda name, value: grid_row(name, value, section='backward')
+        rows = [row('bf16 d64 b1 h1/1 1x1 full', 184), row('bf16 d64 b1 h1/1 1x1 causal', 183),
+                row(report.LONGEST, 199), row('bf16 d256 b1 h8/8 16384x16384 full', 250),
+                Row('deterministic', 'a', 'TFLOP/s', {'deterministic': 85, 'ours': 100}),
+                Row('deterministic', 'b', 'TFLOP/s', {'deterministic': 84, 'ours': 100})]
+        self.assertEqual([met for _, met in report.hopper_bars(rows)],
+                         [False, True, False, False, True, True, False])
+        for row in rows[:4]:
+            row.values['ours'] += 20
+        self.assertTrue(report.hopper_bars(rows)[0][1])
+        self.assertEqual(report.bars(rows), [])
+
+    def test_the_bar_of_the_kernels_for_any_gpu(self):
+        rows = [Row('sm80_backward', 'a', 'TFLOP/s', {'any_gpu': 81, 'fa2': 100}),
+                Row('sm80_backward', 'b', 'TFLOP/s', {'any_gpu': 100, 'fa2': 100})]
+        self.assertEqual([met for _, met in report.bars(rows)], [True])
+        rows[0].values['any_gpu'] = 80
+        self.assertEqual([met for _, met in report.bars(rows)], [False])
+        del rows[1].values['any_gpu']
+        self.assertIn('not measured', report.bars(rows)[0][0])
+
     def test_what_was_not_measured_is_missed(self):
         rows = [grid_row('a', 95), Row('grid', 'b', 'TFLOP/s', {'fa2': 100}),
                 Row('decode', 'c', 'GB/s', {'ours': 100})]
@@ -139,6 +171,20 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(lines[1]['ms'], '')
 
 
+class Recorder:
+    """A module of sections: says what it was asked for."""
+
+    def __init__(self, name):
+        self.name = name
+        self.arguments = []
+
+    def __getattr__(self, section):
+        def called(*arguments):
+            self.arguments.append(arguments)
+            return f'{self.name}.{section}'
+        return called
+
+
 class CommandTest(unittest.TestCase):
 
     def test_algorithms_imply_their_rows(self):
@@ -150,6 +196,28 @@ class CommandTest(unittest.TestCase):
             with self.assertRaises(SystemExit):
                 kernel_bench.parse(['--lib', 'x', '--rows', 'grid,typo'])
         self.assertIn('typo', errors.getvalue())
+
+    def planned(self, *arguments):
+        """Names of the sections, in order."""
+        options = kernel_bench.parse(['--lib', 'x', *arguments])
+        sections = [*kernel_bench.plan_forward(options, None, Recorder('forward')),
+                    *kernel_bench.plan_backward(options, None, Recorder('backward'))]
+        return [rows for rows, _, _ in sections]
+
+    def test_each_direction_can_be_run_alone(self):
+        self.assertEqual(self.planned('--rows', 'backward,deterministic'),
+                         ['backward.grid', 'backward.deterministic'])
+        self.assertEqual(self.planned('--rows', 'grid,decode'), ['forward.grid', 'forward.decode'])
+
+    def test_all_but_the_baselines_run_unless_told(self):
+        self.assertEqual(len(self.planned()), len(kernel_bench.SECTIONS))  # the group is two
+        self.assertNotIn('forward.baselines', self.planned())
+
+    def test_the_kernels_for_any_gpu_run_where_their_bar_is(self):
+        options = kernel_bench.parse(['--lib', 'x', '--rows', 'sm80_backward'])
+        calls = Recorder('backward')
+        list(kernel_bench.plan_backward(options, None, calls))
+        self.assertEqual(calls.arguments[0][2:5], ([64, 128], options.seqs, 'any_gpu'))
 
     def test_only_check_fails(self):
         rows = [grid_row('a', 10)]
@@ -195,6 +263,28 @@ class LibraryTest(unittest.TestCase):
         q = FakeTensor(case.batch, case.q_len, case.q_heads, case.head_dim)
         k = FakeTensor(case.batch, case.kv_len, case.kv_heads, case.head_dim)
         return ours.problem(case, q, k, k, q, FakeTensor(case.batch, case.q_heads, case.q_len))
+
+    def gradients(self, case):
+        problem = self.problem(case)
+        q = FakeTensor(case.batch, case.q_len, case.q_heads, case.head_dim)
+        k = FakeTensor(case.batch, case.kv_len, case.kv_heads, case.head_dim)
+        return ours.gradients(problem, q, q, k, k)
+
+    def test_a_group_makes_a_plan_of_gradients(self):
+        problems = [self.gradients(case) for case in cases.group()]
+        for algorithm in ('auto', 'any_gpu'):
+            with self.library.backward_plan(problems, FakeStream(), algorithm):
+                pass
+
+    def test_bad_gradients_are_refused_with_a_reason(self):
+        problem = self.gradients(cases.Case(8, 8, 4, 2))
+        problem.d_o.data = None  # after all of forward's problem: the layouts agree
+        with self.assertRaisesRegex(ours.Refused, 'the gradient of O is NULL'):
+            self.library.backward_plan([problem], FakeStream())
+        problem = self.gradients(cases.Case(8, 8, 4, 2))
+        problem.forward.lse = None
+        with self.assertRaisesRegex(ours.Refused, 'backward needs LSE'):
+            self.library.backward_plan([problem], FakeStream())
 
     def test_a_group_makes_a_plan(self):
         with self.library.plan([self.problem(case) for case in cases.group()], FakeStream()):

@@ -6,7 +6,7 @@ from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_int32, c_int64, c
 
 DTYPES = {'f32': 0, 'f16': 1, 'bf16': 2}
 ALGORITHMS = {'auto': 0, 'naive': 1, 'online_softmax': 2, 'flash_attention_1': 3,
-              'flash_attention_2': 4}
+              'flash_attention_2': 4, 'naive_autograd': 5, 'any_gpu': 6}
 
 
 class Tensor(ctypes.Structure):
@@ -20,6 +20,11 @@ class ForwardProblem(ctypes.Structure):
                 ('q', Tensor), ('k', Tensor), ('v', Tensor), ('o', Tensor), ('lse', c_void_p),
                 ('left', c_int64), ('right', c_int64), ('causal', c_int32), ('dtype', c_int32),
                 ('scale', c_float)]
+
+
+class BackwardProblem(ctypes.Structure):
+    _fields_ = [('forward', ForwardProblem), ('d_o', Tensor), ('dq', Tensor), ('dk', Tensor),
+                ('dv', Tensor)]
 
 
 class Enqueued(ctypes.Structure):
@@ -36,6 +41,8 @@ class Library:
         self._lib = ctypes.CDLL(path)
         self._lib.attnd_plan_create.argtypes = [POINTER(ForwardProblem), c_int32, c_int32, c_void_p,
                                                 POINTER(c_void_p)]
+        self._lib.attnd_backward_plan_create.argtypes = [POINTER(BackwardProblem), c_int32, c_int32,
+                                                         c_int32, c_void_p, POINTER(c_void_p)]
         for name in ('attnd_plan_enqueue', 'attnd_plan_enqueue_each'):
             function = getattr(self._lib, name)
             function.argtypes = [c_void_p, POINTER(Enqueued)]
@@ -47,18 +54,24 @@ class Library:
 
     def plan(self, problems, stream, algorithm='auto'):
         """A group of `problems` (see problem) on a torch stream."""
-        return Plan(self._lib, problems, stream, algorithm)
+        array = (ForwardProblem * len(problems))(*problems)
+        return Plan(self._lib, lambda plan: self._lib.attnd_plan_create(
+            array, len(array), ALGORITHMS[algorithm], stream.cuda_stream, plan))
+
+    def backward_plan(self, problems, stream, algorithm='auto', deterministic=False):
+        """The same of gradients (see gradients)."""
+        array = (BackwardProblem * len(problems))(*problems)
+        return Plan(self._lib, lambda plan: self._lib.attnd_backward_plan_create(
+            array, len(array), ALGORITHMS[algorithm], int(deterministic), stream.cuda_stream, plan))
 
 
 class Plan:
     """One group, ready to be enqueued. A context manager."""
 
-    def __init__(self, lib, problems, stream, algorithm):
+    def __init__(self, lib, create):
         self._lib = lib
-        array = (ForwardProblem * len(problems))(*problems)
         handle = c_void_p()
-        self._check(lib.attnd_plan_create(array, len(problems), ALGORITHMS[algorithm],
-                                          stream.cuda_stream, byref(handle)))
+        self._check(create(byref(handle)))
         self._handle = handle
         self._enqueued = Enqueued()
 
@@ -101,3 +114,9 @@ def problem(case, q, k, v, o, lse):
                           value_dim=case.head_dim, q=_view(q), k=_view(k), v=_view(v), o=_view(o),
                           lse=lse.data_ptr(), left=case.left, right=-1, causal=int(case.causal),
                           dtype=DTYPES[case.dtype], scale=1 / math.sqrt(case.head_dim))
+
+
+def gradients(forward, d_o, dq, dk, dv):
+    """The gradients of a problem that has run, over tensors laid out as O, Q, K and V may be."""
+    return BackwardProblem(forward=forward, d_o=_view(d_o), dq=_view(dq), dk=_view(dk),
+                           dv=_view(dv))

@@ -1,7 +1,8 @@
 """Who we are compared with: PyTorch's operators, called directly on [batch, len, heads, dim] memory.
 
 Each forward takes tensors [batch, len, heads, dim] and returns (o, lse), o as the inputs are laid
-out and lse [batch, q_heads, q_len].
+out and lse [batch, q_heads, q_len]. Each backward takes them with the gradient of o, runs its own
+forward, and returns what then gives (dq, dk, dv), as often as it is called.
 """
 
 import torch
@@ -43,7 +44,37 @@ def math(q, k, v, causal):
     return o.transpose(1, 2), None
 
 
+def _gradients(results):
+    return tuple(t.transpose(1, 2) for t in results)
+
+
+def cudnn_backward(q, k, v, d_o, causal):
+    q, k, v, d_o = _heads_first(q, k, v, d_o)
+    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_cudnn_attention(
+        q, k, v, None, True, 0.0, causal, False)
+    return lambda: _gradients(aten._scaled_dot_product_cudnn_attention_backward(
+        d_o, q, k, v, o, lse, seed, offset, None, cum_q, cum_k, max_q, max_k, 0.0, causal))
+
+
+def fa2_backward(q, k, v, d_o, causal):
+    q, k, v, d_o = _heads_first(q, k, v, d_o)
+    o, lse, cum_q, cum_k, max_q, max_k, seed, offset, _ = aten._scaled_dot_product_flash_attention(
+        q, k, v, 0.0, causal, False)
+    return lambda: _gradients(aten._scaled_dot_product_flash_attention_backward(
+        d_o, q, k, v, o, lse, cum_q, cum_k, max_q, max_k, 0.0, causal, seed, offset))
+
+
+def grouped_gradients(q, k, v, d_o, causal):
+    """Where q heads share K and V: (dq, dk, dv) of every q head with K and V of its own, summed."""
+    group = q.shape[2] // k.shape[2]
+    wide = [t.repeat_interleave(group, dim=2) for t in (k, v)]
+    dq, dk, dv = fa2_backward(q, *wide, d_o, causal)()
+    sums = [t.unflatten(2, (-1, group)).sum(3, dtype=torch.float32) for t in (dk, dv)]
+    return dq, *sums
+
+
 PEERS = {'fa2': fa2, 'cudnn': cudnn}
+BACKWARD = {'fa2': fa2_backward, 'cudnn': cudnn_backward}
 
 
 def tensors(case):
@@ -57,6 +88,11 @@ def tensors(case):
     k, v = normal(case.kv_len, case.kv_heads), normal(case.kv_len, case.kv_heads)
     lse = torch.full((case.batch, case.q_heads, case.q_len), float('nan'), device='cuda')
     return q, k, v, torch.full_like(q, float('nan')), lse
+
+
+def gradient_tensors(q, k, v):
+    """A gradient of O, and memory for those of Q, K and V."""
+    return torch.randn_like(q), *(torch.full_like(t, float('nan')) for t in (q, k, v))
 
 
 def exact(case, q, k, v):
@@ -81,9 +117,22 @@ def difference(o, lse, expected_o, expected_lse):
         worst = (lse - expected_lse.float()).abs().max().item()
         if not worst <= 1e-3:
             return f'LSE differs by {worst:.3g}'
-    wrong, expected = (o.float() - expected_o.float()).abs(), expected_o.float().abs()
+    return _unlike('O', o, expected_o)
+
+
+def gradient_difference(found, expected):
+    """The same of two (dq, dk, dv)."""
+    for name, *pair in zip(('dQ', 'dK', 'dV'), found, expected):
+        why = _unlike(name, *pair)
+        if why is not None:
+            return why
+    return None
+
+
+def _unlike(name, found, expected):
+    wrong, expected = (found.float() - expected.float()).abs(), expected.float().abs()
     worst, most = wrong.max().item(), expected.max().item()
     if not worst <= 0.03 * most:
-        return f'O differs by {worst:.3g}, being up to {most:.3g}'
+        return f'{name} differs by {worst:.3g}, being up to {most:.3g}'
     rms = (wrong.square().mean() / expected.square().mean()).sqrt().item()
-    return None if rms <= 0.02 else f'O differs by {rms:.3g} of its RMS'
+    return None if rms <= 0.02 else f'{name} differs by {rms:.3g} of its RMS'

@@ -18,8 +18,14 @@ HOPPER_GRID, HOPPER_ROW = 1.00, 0.92
 HOPPER_DIMS, HOPPER_DECODE = 0.95, 0.97
 HOPPER_LONGEST, HOPPER_OF_MATMUL = 0.99, 0.80
 HOPPER_GROUP = 0.92
+# Of backward, the same; of two long rows; and of a fixed order of sums against any.
+BACKWARD_GRID, BACKWARD_ROW = 1.05, 0.92
+DETERMINISTIC = 0.85
+# On any GPU: its kernels against FlashAttention-2.
+SM80_BACKWARD = 0.90
 GRID_DIMS = ('d64', 'd128', 'd256')
 LONGEST = 'bf16 d128 b1 h16/16 16384x16384 full'
+BACKWARD_ROWS = {LONGEST: 1.00, 'bf16 d256 b1 h8/8 16384x16384 full': 1.25}
 MATMUL = 'bf16 matmul 8192^3'
 
 
@@ -76,8 +82,8 @@ def header(section, unit, sides, against=()):
     return ' '.join([f'{section + " [" + unit + "]":34}', *titles])
 
 
-def means(rows, against):
-    """Geometric means of ours over each of `against`, by part of the names and over all."""
+def means(rows, side, against):
+    """Geometric means of a side over each of `against`, by part of the names and over all."""
     parts = {'all': rows}
     for row in rows:
         words = row.name.split()
@@ -86,8 +92,8 @@ def means(rows, against):
     for part, of in parts.items():
         cells = []
         for other in against:
-            mean = geomean(row.ratio('ours', other) for row in of)
-            cells.append(f'ours/{other} {mean:.3f}' if mean else f'ours/{other} -')
+            mean = geomean(row.ratio(side, other) for row in of)
+            cells.append(f'{side}/{other} {mean:.3f}' if mean else f'{side}/{other} -')
         lines.append(f'geometric mean, {part}: ' + ', '.join(cells))
     return lines
 
@@ -101,14 +107,20 @@ def _bar(what, value, bar, most=False):
     return f'{what}: {value:.3f}, must be {sign} {bar:g}', met
 
 
+def _mean_bar(rows, side, other, bar):
+    """Of all rows of a section, or of none."""
+    if not rows:
+        return []
+    ratios = [row.ratio(side, other) for row in rows]
+    mean = geomean(ratios) if all(ratios) else None
+    return [_bar(f'{rows[0].section}, geometric mean of {side}/{other}', mean, bar)]
+
+
 def bars(rows):
     """(line, met) for each bar of the sections that were run."""
-    found = []
     of = lambda section: [row for row in rows if row.section == section]
-    if of('grid'):
-        ratios = [row.ratio('ours', 'fa2') for row in of('grid')]
-        mean = geomean(ratios) if all(ratios) else None
-        found.append(_bar('grid, geometric mean of ours/fa2', mean, GRID_TO_FA2))
+    found = _mean_bar(of('grid'), 'ours', 'fa2', GRID_TO_FA2)
+    found += _mean_bar(of('sm80_backward'), 'any_gpu', 'fa2', SM80_BACKWARD)
     for row in of('decode'):
         found.append(_bar(f'{row.name}, ours/cudnn', row.ratio('ours', 'cudnn'), DECODE_TO_CUDNN))
     for row in of('group'):
@@ -125,12 +137,8 @@ def hopper_bars(rows):
     """The same for those that are Hopper's alone."""
     of = lambda section: [row for row in rows if row.section == section]
     to_cudnn = lambda row: row.ratio('ours', 'cudnn')
-    found = []
     grid = [row for row in of('grid') if row.name.split()[1] in GRID_DIMS]
-    if grid:
-        ratios = [to_cudnn(row) for row in grid]
-        mean = geomean(ratios) if all(ratios) else None
-        found.append(_bar('grid, geometric mean of ours/cudnn', mean, HOPPER_GRID))
+    found = _mean_bar(grid, 'ours', 'cudnn', HOPPER_GRID)
     for row in of('grid'):
         bar = HOPPER_ROW if row in grid else HOPPER_DIMS
         if row.name == LONGEST:
@@ -142,6 +150,17 @@ def hopper_bars(rows):
     for row in of('large_group'):
         found.append(_bar('large group, one call/each alone', row.ratio('one_call', 'each_alone'),
                           HOPPER_GROUP))
+    return found + _hopper_backward_bars(of('backward'), of('deterministic'))
+
+
+def _hopper_backward_bars(grid, deterministic):
+    found = _mean_bar(grid, 'ours', 'cudnn', BACKWARD_GRID)
+    for row in grid:
+        found.append(_bar(f'backward {row.name}, ours/cudnn', row.ratio('ours', 'cudnn'),
+                          BACKWARD_ROWS.get(row.name, BACKWARD_ROW)))
+    for row in deterministic:
+        found.append(_bar(f'{row.name}, deterministic/ours', row.ratio('deterministic', 'ours'),
+                          DETERMINISTIC))
     return found
 
 

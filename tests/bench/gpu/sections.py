@@ -24,11 +24,15 @@ class Bench:
     def plan(self, problems, algorithm='auto'):
         return self.library.plan(problems, torch.cuda.current_stream(), algorithm)
 
+    def backward_plan(self, problems, algorithm='auto', deterministic=False):
+        return self.library.backward_plan(problems, torch.cuda.current_stream(), algorithm,
+                                          deterministic)
+
     def alternate(self, sides, after=lambda: None):
         return timing.alternate(sides, self.clock, self.rounds, after)
 
 
-def _first_line(error):
+def first_line(error):
     return (str(error).splitlines() or [type(error).__name__])[0][:100]
 
 
@@ -40,11 +44,11 @@ def _peer_results(row, case, q, k, v):
             results[name] = peer(q, k, v, case.causal)
             torch.cuda.synchronize()
         except (RuntimeError, NotImplementedError) as error:
-            row.notes.append(f'{name} refused: {_first_line(error)}')
+            row.notes.append(f'{name} refused: {first_line(error)}')
     return results
 
 
-def _run_once(plan):
+def run_once(plan):
     plan.enqueue()
     torch.cuda.synchronize()
     plan.recycle()
@@ -69,14 +73,14 @@ def _compare(bench, row, case, speed):
         sides = {}
         try:
             plan = stack.enter_context(bench.plan([ours.problem(case, q, k, v, o, lse)]))
-            _run_once(plan)
+            run_once(plan)
             why = _disagreement(o, lse, results)
             if why is None:
                 sides['ours'] = timing.capture(plan.enqueue, plan.recycle)
             else:
                 row.notes.append(f'ours is not timed: {why}')
         except ours.Refused as error:
-            row.notes.append(f'ours refused: {_first_line(error)}')
+            row.notes.append(f'ours refused: {first_line(error)}')
         for name in results:
             sides[name] = timing.capture(lambda: peers.PEERS[name](q, k, v, case.causal))
         del results
@@ -121,7 +125,7 @@ def group(bench):
     problems, tensors, group_cases = _group_problems()
     count = len(problems)
     with bench.plan(problems) as one, bench.plan(problems) as singles:
-        _run_once(one)
+        run_once(one)
         why = _wrong_in_group(group_cases, tensors)
         if why is not None:
             yield Row('group', 'graph', 'problems/ms', notes=[f'not timed: {why}'])
@@ -163,7 +167,7 @@ def large_group(bench):
     flops = sum(case.flops for case in group_cases)
     row = Row('large_group', f'{len(problems)} problems', 'TFLOP/s')
     with bench.plan(problems) as plan:
-        _run_once(plan)
+        run_once(plan)
         why = _wrong_in_group(group_cases, tensors)
         if why is not None:
             row.notes.append(f'not timed: {why}')
@@ -182,7 +186,7 @@ def _ms_alone(bench, case):
     case = cases.repeated(case)
     tensors = peers.tensors(case)
     with bench.plan([ours.problem(case, *tensors)]) as plan:
-        _run_once(plan)
+        run_once(plan)
         graph = timing.capture(plan.enqueue, plan.recycle)
         ms = timing.event_ms(graph.replay)
         del graph  # before the plan that it copies from
@@ -215,7 +219,7 @@ def _scratch_mb(bench, row, case, algorithm):
             torch.cuda.synchronize()
             return held / 1e6
     except ours.Refused as error:
-        row.notes.append(f'{algorithm} refused: {_first_line(error)}')
+        row.notes.append(f'{algorithm} refused: {first_line(error)}')
         return None
 
 
@@ -259,9 +263,9 @@ def baselines(bench, algorithms):
             try:
                 plan = stack.enter_context(
                     bench.plan([ours.problem(case, q, k, v, o, lse)], algorithm))
-                _run_once(plan)
+                run_once(plan)
             except ours.Refused as error:
-                row.notes.append(f'{algorithm} refused: {_first_line(error)}')
+                row.notes.append(f'{algorithm} refused: {first_line(error)}')
                 continue
             why = _disagreement(o, lse, results)
             if why is not None:
