@@ -9,7 +9,6 @@
 #include <cblas.h>
 
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +20,8 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "kernels/dtype.h"
+#include "tests/bench/clock.h"
+#include "tests/bench/self_attention.h"
 #include "tests/bench/stats.h"
 
 namespace attnd::bench {
@@ -30,97 +30,6 @@ namespace {
 constexpr double kForwardBar = 0.35;
 constexpr double kBackwardBar = 0.25;
 constexpr double kCancelBarMs = 100;
-
-double Seconds() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
-template <class Run>
-double Time(Run run) {
-  const double start = Seconds();
-  run();
-  return Seconds() - start;
-}
-
-void Require(const absl::Status& status) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s\n", std::string(status.message()).c_str());
-  std::exit(1);
-}
-
-// Self-attention [1, len, heads, dim] with random data and all its outputs.
-class Attention {
- public:
-  Attention(int64_t len, int64_t heads, int64_t dim, DType dtype, bool causal)
-      : len_(len), heads_(heads), dim_(dim), dtype_(dtype), lse_(len * heads) {
-    for (Bytes* t : {&q_, &k_, &v_, &d_o_}) *t = Random();
-    for (Bytes* t : {&o_, &dq_, &dk_, &dv_}) {
-      t->resize(len * heads * dim * SizeOf(dtype));
-    }
-    Problem& p = forward_.problem;
-    p.batch = 1;
-    p.q_len = len;
-    p.q_heads = p.kv_heads = heads;
-    p.head_dim = p.value_dim = dim;
-    p.scale = 1 / std::sqrt(static_cast<float>(dim));
-    p.mask.causal = causal;
-    p.q = View<const void>(q_);
-    p.cancel = &cancel;
-    segment_.k = View<const void>(k_);
-    segment_.v = View<const void>(v_);
-    segment_.dk = View<void>(dk_);
-    segment_.dv = View<void>(dv_);
-    segment_.len = len;
-    p.kv = {&segment_, 1};
-    forward_.o = View<void>(o_);
-    forward_.lse = {lse_.data(), 0, len};
-    backward_.problem = p;
-    backward_.d_o = View<const void>(d_o_);
-    backward_.o = View<const void>(o_);
-    backward_.lse = {lse_.data(), 0, len};
-    backward_.dq = View<void>(dq_);
-  }
-  Attention(const Attention&) = delete;
-  Attention& operator=(const Attention&) = delete;
-
-  void Forward(Stream& stream) { Require(stream.Forward({&forward_, 1}, {})); }
-  void Backward(Stream& stream) {
-    Require(stream.Backward({&backward_, 1}, {}));
-  }
-
-  double forward_flops() const {
-    const double pairs = static_cast<double>(len_) * len_;
-    return 4 * pairs * heads_ * dim_ * (forward_.problem.mask.causal ? .5 : 1);
-  }
-
-  CancelToken cancel;
-
- private:
-  using Bytes = std::vector<std::byte>;
-
-  Bytes Random() {
-    Bytes bytes(len_ * heads_ * dim_ * SizeOf(dtype_));
-    for (int64_t i = 0; i < len_ * heads_ * dim_; ++i) {
-      StoreElement(bytes.data(), dtype_, i, normal_(random_));
-    }
-    return bytes;
-  }
-  template <typename Void>
-  BasicTensorView<Void> View(Bytes& bytes) const {
-    return {bytes.data(), dtype_, 0, heads_ * dim_, dim_};
-  }
-
-  const int64_t len_, heads_, dim_;
-  const DType dtype_;
-  std::mt19937 random_{1};
-  std::normal_distribution<float> normal_;
-  Bytes q_, k_, v_, o_, d_o_, dq_, dk_, dv_;
-  std::vector<float> lse_;
-  KvSegment segment_;
-  ForwardArgs forward_;
-  BackwardArgs backward_;
-};
 
 class Sgemm {
  public:
@@ -144,30 +53,29 @@ class Sgemm {
 
 struct Row {
   std::string name;
-  std::unique_ptr<Attention> attention;
-  bool backward = false;
+  std::unique_ptr<SelfAttention> attention;
+  Op op = Op::kForward;
   double bar = 0;  // of sgemm's GFLOP/s; 0: none
   std::vector<double> seconds = {};
-  double flops() const {
-    return attention->forward_flops() * (backward ? 2.5 : 1);
-  }
-  void Run(Stream& stream) {
-    backward ? attention->Backward(stream) : attention->Forward(stream);
-  }
+  double flops() const { return attention->flops(op); }
+  void Run(Stream& stream) { attention->Run(op, stream); }
 };
 
 std::vector<Row> Rows() {
   std::vector<Row> rows;
   const auto add = [&](std::string name, int64_t dim, DType dtype, bool causal,
-                       bool backward, double bar) {
-    rows.push_back({std::move(name),
-                    std::make_unique<Attention>(2048, 8, dim, dtype, causal),
-                    backward, bar});
+                       Op op, double bar) {
+    rows.push_back(
+        {std::move(name),
+         std::make_unique<SelfAttention>(2048, 8, dim, dtype, causal), op,
+         bar});
   };
   const auto pair = [&](const std::string& name, int64_t dim, DType dtype,
                         bool causal, bool bars) {
-    add("forward  " + name, dim, dtype, causal, false, bars ? kForwardBar : 0);
-    add("backward " + name, dim, dtype, causal, true, bars ? kBackwardBar : 0);
+    add("forward  " + name, dim, dtype, causal, Op::kForward,
+        bars ? kForwardBar : 0);
+    add("backward " + name, dim, dtype, causal, Op::kBackward,
+        bars ? kBackwardBar : 0);
   };
   pair("f32  D64  full", 64, DType::kF32, false, true);
   pair("f32  D128 full", 128, DType::kF32, false, true);
@@ -179,25 +87,25 @@ std::vector<Row> Rows() {
 
 // Microseconds of one query and one key: what a tiny request pays.
 double SmallestUs(Stream& stream) {
-  Attention tiny(1, 1, 64, DType::kF32, false);
+  SelfAttention tiny(1, 1, 64, DType::kF32, false);
   std::vector<double> us;
   for (int i = 0; i < 2000; ++i) {
-    us.push_back(1e6 * Time([&] { tiny.Forward(stream); }));
+    us.push_back(1e6 * Time([&] { tiny.Run(Op::kForward, stream); }));
   }
   return Median(std::move(us));
 }
 
 // Milliseconds from cancelling a request of some seconds, once it has run for
 // a while, to its lane being free.
-double CancelMs(Stream& stream, bool backward) {
-  Attention attention(16384, 8, 128, DType::kF32, false);
+double CancelMs(Stream& stream, Op op) {
+  SelfAttention attention(16384, 8, 128, DType::kF32, false);
   double cancelled = 0;
   std::thread client([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     cancelled = Seconds();
     attention.cancel.Cancel();
   });
-  backward ? attention.Backward(stream) : attention.Forward(stream);
+  attention.Run(op, stream);
   const double free = Seconds();
   client.join();
   return 1e3 * (free - cancelled);
@@ -245,10 +153,10 @@ int Main(int rounds, int threads, bool check) {
     std::printf("\n");
   }
   std::printf("smallest problem: %.2f us\n", SmallestUs(**stream));
-  for (bool backward : {false, true}) {
-    const double ms = CancelMs(**stream, backward);
+  for (Op op : {Op::kForward, Op::kBackward}) {
+    const double ms = CancelMs(**stream, op);
     std::printf("cancel %s to lane free: %.1f ms, bar %.0f%s\n",
-                backward ? "backward" : "forward", ms, kCancelBarMs,
+                op == Op::kForward ? "forward" : "backward", ms, kCancelBarMs,
                 ms > kCancelBarMs ? "  ABOVE" : "");
     passed = passed && ms <= kCancelBarMs;
   }
