@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Measures what the papers behind this project claim, and writes a page with plots.
+
+  study.py --out docs/study --lib libattnd_kernels_c.so --cpu reference_study
+
+Parts: speed (time and memory of the naive way, FlashAttention-1 and -2 and Hopper's kernels), naive
+(the naive way in PyTorch, an operation at a time) and dram (bytes that ncu counts) need a GPU and
+PyTorch; cpu needs neither. A part that cannot run says why. OUT/results.json keeps what was
+measured: a part that is not run stays as it is there, and --render writes the page again.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import sys
+import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'gpu'))
+
+import cpu
+import dram
+import page
+import sides
+
+PARTS = ('speed', 'naive', 'dram', 'cpu')
+
+
+def parse(arguments):
+    numbers = lambda s: [int(x) for x in s.split(',')]
+    names = lambda s: [x for x in s.split(',') if x]
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--out', required=True, type=pathlib.Path, help='the folder to write to')
+    parser.add_argument('--lib', help='libattnd_kernels_c.so; without it nothing runs on a GPU')
+    parser.add_argument('--cpu', help='the program reference_study')
+    parser.add_argument('--parts', type=names, help=f'which of {",".join(PARTS)}; all unless given')
+    parser.add_argument('--lens', type=numbers, default=[512, 1024, 2048, 4096, 8192, 16384],
+                        help='of speed')
+    parser.add_argument('--sides', type=names, default=list(sides.SIDES),
+                        help=f'of speed and dram, which of {",".join(sides.SIDES)}')
+    parser.add_argument('--cpu_lens', type=numbers, default=[256, 512, 1024, 2048], help='of cpu')
+    parser.add_argument('--quick', action='store_true', help='what is timed in one round')
+    parser.add_argument('--render', action='store_true', help='measure nothing')
+    options = parser.parse_args(arguments)
+    for name, allowed in (('parts', PARTS), ('sides', sides.SIDES)):
+        unknown = set(getattr(options, name) or ()) - set(allowed)
+        if unknown:
+            parser.error(f'--{name}: {",".join(sorted(unknown))} is none of {",".join(allowed)}')
+    return options
+
+
+def why_no_gpu(options):
+    """Why the parts that need a GPU cannot run, or None."""
+    if options.lib is None:
+        return 'no library was given (--lib)'
+    try:
+        import torch
+    except ImportError:
+        return 'PyTorch is not installed'
+    return None if torch.cuda.is_available() else 'PyTorch sees no GPU'
+
+
+def gpu_machine():
+    import torch
+    return {'GPU': torch.cuda.get_device_name(0), 'PyTorch': torch.__version__,
+            'cuDNN': torch.backends.cudnn.version(), 'date': today()}
+
+
+def today():
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+
+
+def show(row):
+    """A row of speed, as it is measured."""
+    cells = [f'{side} {found["tflops"]:.1f}' for side, found in row['sides'].items()]
+    print(f'{row["name"]} {row["direction"]}: {", ".join(cells)}',
+          *row['notes'], sep='\n  # ', flush=True)
+
+
+def run_gpu(part, options):
+    import torch
+    if part == 'naive':
+        import eager
+        return eager.run()
+    if part == 'dram':
+        torch.cuda.empty_cache()  # another process needs it
+        return dram.run(options.lib, gpu_sides(options))
+    import ours
+    import sections
+    import speed
+    torch.manual_seed(1)
+    with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
+        bench = sections.Bench(ours.Library(options.lib), rounds=1 if options.quick else 3)
+        return {'rows': speed.run(bench, options.lens, gpu_sides(options), show)}
+
+
+def gpu_sides(options):
+    """Without Hopper's where there are none: they would be the other kernels."""
+    import torch
+    hopper = torch.cuda.get_device_capability() == (9, 0)
+    return [side for side in options.sides if hopper or side != 'hopper']
+
+
+def run_part(part, options):
+    """What was found, or {'skipped': why}."""
+    if part == 'cpu':
+        found = cpu.run(options.cpu, options.cpu_lens, 1 if options.quick else 3)
+        return {**found, 'machine': {'processor': found.get('processor'), 'date': today()}}
+    why = why_no_gpu(options)
+    if why is not None:
+        return {'skipped': why}
+    try:
+        return {**run_gpu(part, options), 'machine': gpu_machine()}
+    except RuntimeError as error:  # such as too little memory
+        return {'skipped': str(error).splitlines()[0][:200]}
+
+
+def measure(options, results):
+    """Replaces the parts of the results that could be measured; whether all that were asked for."""
+    all_ran = True
+    for part in options.parts or PARTS:
+        start = time.monotonic()
+        print(f'# {part}', flush=True)
+        found = run_part(part, options)
+        why = found.get('skipped')
+        all_ran = all_ran and why is None
+        if why is None or 'skipped' in results.get(part, {'skipped': ''}):
+            results[part] = found
+        print(f'# {part}: {why or "done"}, {time.monotonic() - start:.0f} s', flush=True)
+    return all_ran or not options.parts
+
+
+def main():
+    options = parse(sys.argv[1:])
+    options.out.mkdir(parents=True, exist_ok=True)
+    kept = options.out / 'results.json'
+    results = json.loads(kept.read_text(encoding='utf-8')) if kept.exists() else {}
+    done = True
+    if not options.render:
+        done = measure(options, results)
+        kept.write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
+    for name, text in page.render(results).items():
+        (options.out / name).write_text(text, encoding='utf-8')
+    print(f'# wrote {options.out / "README.md"}')
+    return 0 if done else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
