@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda/fused.h"
+#include "kernels/cuda/fused_backward.h"
 #include "kernels/cuda/status.h"
 #include "tests/emulation/runtime.h"
 #include "tests/kernels/cuda/fake_runtime.h"
@@ -37,6 +38,19 @@ absl::Status EmulatedGpu::Forward(absl::Span<const ForwardArgs> group) {
   absl::Status status = Poison(bytes);
   if (!status.ok()) return status;
   return Wait(cuda::EnqueueFused(group, *workspace_).status());
+}
+
+absl::Status EmulatedGpu::Backward(absl::Span<const BackwardArgs> group,
+                                   bool deterministic) {
+  int64_t bytes = 0;
+  for (const BackwardArgs& args : group) {
+    bytes += cuda::FusedBackwardScratchBytes(args.problem);
+  }
+  absl::Status status = Poison(bytes);
+  if (!status.ok()) return status;
+  return Wait(cuda::EnqueueFusedBackward(
+                  group, {.deterministic = deterministic}, *workspace_)
+                  .status());
 }
 
 absl::Status EmulatedGpu::Poison(int64_t bytes) {

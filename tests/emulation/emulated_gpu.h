@@ -23,6 +23,8 @@ inline constexpr cuda::Gpu kHopper = {
     .capability = 90, .multiprocessors = 3, .shared_bytes = 227 << 10};
 inline constexpr cuda::Gpu kAmpere = {
     .capability = 80, .multiprocessors = 3, .shared_bytes = 163 << 10};
+inline constexpr cuda::Gpu kSmallAmpere = {
+    .capability = 86, .multiprocessors = 3, .shared_bytes = 99 << 10};
 
 // For one at a time.
 class EmulatedGpu {
@@ -36,6 +38,8 @@ class EmulatedGpu {
   // INTERNAL also where a kernel breaks a rule, or is not among those that are
   // built. Scratch is NaN to begin with.
   absl::Status Forward(absl::Span<const ForwardArgs> group);
+  absl::Status Backward(absl::Span<const BackwardArgs> group,
+                        bool deterministic);
 
  private:
   absl::Status Poison(int64_t scratch_bytes);
