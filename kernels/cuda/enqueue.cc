@@ -14,7 +14,7 @@ namespace attnd::cuda {
 namespace {
 
 // Starts a kernel's blocks, where Hopper can do so in pairs, which are as near
-// each other as the multiprocessors of a cluster.
+// each other as the multiprocessors of a cluster; some kernels need them.
 absl::Status Start(const Kernel& kernel, unsigned blocks, void** arguments,
                    const Gpu& gpu, cudaStream_t stream) {
   cudaLaunchAttribute pairs{};
@@ -27,26 +27,28 @@ absl::Status Start(const Kernel& kernel, unsigned blocks, void** arguments,
   config.stream = stream;
   config.attrs = &pairs;
   config.numAttrs =
-      kernel.paired && gpu.capability == sm90::kCapability && blocks % 2 == 0;
+      kernel.cluster == 2 ||
+      (kernel.paired && gpu.capability == sm90::kCapability && blocks % 2 == 0);
   return ToStatus(cudaLaunchKernelExC(&config, kernel.function, arguments),
                   kernel.name);
 }
 
 absl::Status Enqueue(const Launch& launch, LaunchParams params, const Gpu& gpu,
                      cudaStream_t stream, LaunchCounts& counts) {
-  constexpr int64_t kMostTiles = std::numeric_limits<int32_t>::max();
   const Kernel& kernel = launch.kernel();
+  const int64_t most_tiles =
+      std::numeric_limits<int32_t>::max() / kernel.cluster;
   params.runs = launch.runs();
   params.num_runs = launch.num_runs();
   params.first_run = launch.first_run();
   params.ahead = launch.ahead();
-  for (int64_t first = 0; first < launch.tiles(); first += kMostTiles) {
+  for (int64_t first = 0; first < launch.tiles(); first += most_tiles) {
     params.first_tile = first;
-    const int64_t tiles = std::min(launch.tiles() - first, kMostTiles);
+    const int64_t tiles = std::min(launch.tiles() - first, most_tiles);
     params.num_tiles = static_cast<uint32_t>(tiles);
     const auto blocks = static_cast<unsigned>(
         kernel.persistent ? std::min<int64_t>(tiles, gpu.multiprocessors)
-                          : tiles);
+                          : tiles * kernel.cluster);
     void* arguments[] = {&params};
     absl::Status status = Start(kernel, blocks, arguments, gpu, stream);
     if (!status.ok()) return status;

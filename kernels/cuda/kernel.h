@@ -32,6 +32,8 @@ struct Kernel {
   bool persistent = false;
   // Blocks 2i and 2i + 1 gain by being near each other.
   bool paired = false;
+  // Blocks that have a tile together, in a cluster; at most 2.
+  int cluster = 1;
   DqLayout dq_layout = DqLayout::kRows;  // of backward's kernels
 };
 
