@@ -71,6 +71,64 @@ __device__ inline bool BarrierTest(uint32_t barrier, uint32_t parity) {
   return over != 0;
 }
 
+// The same as BarrierWait, but never suspends the warp: of its other threads
+// each may be waiting for something else.
+__device__ inline void BarrierPoll(uint32_t barrier, uint32_t parity) {
+  while (!BarrierTest(barrier, parity)) {
+  }
+}
+
+// --- Clusters.
+
+// Which block of its cluster this is.
+__device__ inline uint32_t ClusterRank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// The address of what block `rank` of the cluster has where this one has
+// `address`.
+__device__ inline uint32_t ClusterAddress(uint32_t address, uint32_t rank) {
+  uint32_t there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there)
+               : "r"(address), "r"(rank));
+  return there;
+}
+// All threads of a cluster that have not ended come to both; who has waited
+// sees what others did before they arrived.
+__device__ inline void ClusterArrive() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
+__device__ inline void ClusterWait() {
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+__device__ inline uint32_t LoadCluster(uint32_t address) {
+  uint32_t value;
+  asm volatile("ld.shared::cluster.u32 %0, [%1];"
+               : "=r"(value)
+               : "r"(address)
+               : "memory");
+  return value;
+}
+// At a barrier of any block of the cluster. That what this thread has had read
+// by wgmma may be overwritten, and no more: a release at the cluster's scope
+// would wait for all that the thread has sent to memory.
+__device__ inline void BarrierArriveCluster(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+               : "memory");
+}
+// `bytes` in a row, a multiple of 16, from this block's shared memory to that
+// of a block of the cluster, where they count for `barrier`.
+__device__ inline void BulkSend(uint32_t to, uint32_t from, uint32_t bytes,
+                                uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+      "[%0], [%1], %2, [%3];" ::"r"(to),
+      "r"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 // --- Memory.
 
 // The address in global memory of what a pointer points to.
@@ -86,6 +144,26 @@ __device__ inline void StoreGlobal8(uint64_t to, uint32_t a, uint32_t b) {
                : "memory");
 }
 
+// Adds to four floats in global memory, aligned to 16 bytes; nobody waits for
+// it.
+__device__ inline void AddGlobal(uint64_t to, float a, float b, float c,
+                                 float d) {
+  asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
+               "f"(a), "f"(b), "f"(c), "f"(d)
+               : "memory");
+}
+
+// The same as StoreMatrices, each matrix transposed: the lanes' elements of a
+// column become a row.
+__device__ inline void StoreMatricesTransposed(uint32_t row, uint32_t a,
+                                               uint32_t b, uint32_t c,
+                                               uint32_t d) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, "
+      "%4};" ::"r"(row),
+      "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
+}
 // Four matrices of 8 by 8 16-bit elements: of each, a thread has two elements
 // of row lane / 4 and lane 8 i + r gives where row r of matrix i goes.
 __device__ inline void StoreMatrices(uint32_t row, uint32_t a, uint32_t b,
@@ -107,6 +185,16 @@ __device__ inline void TmaLoad(uint32_t to, const CUtensorMap* map, int c0,
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::"
       "bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
       "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(barrier)
+      : "memory");
+}
+// `bytes` in a row, a multiple of 16 at addresses that are, to shared memory.
+// They count for `barrier`.
+__device__ inline void BulkLoad(uint32_t to, const void* from, uint32_t bytes,
+                                uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+      "[%1], %2, [%3];" ::"r"(to),
+      "l"(GlobalAddress(from)), "r"(bytes), "r"(barrier)
       : "memory");
 }
 // A box from shared memory to a tensor, but for what lies outside of it. Stores

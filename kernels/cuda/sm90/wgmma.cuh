@@ -80,6 +80,7 @@ __device__ constexpr uint64_t Advance(uint64_t descriptor, uint32_t bytes) {
 #define ATTND_R13 "%104, %105, %106, %107, %108, %109, %110, %111"
 #define ATTND_R14 "%112, %113, %114, %115, %116, %117, %118, %119"
 #define ATTND_R15 "%120, %121, %122, %123, %124, %125, %126, %127"
+#define ATTND_LIST2 ATTND_R0 ", " ATTND_R1
 #define ATTND_LIST4 ATTND_R0 ", " ATTND_R1 ", " ATTND_R2 ", " ATTND_R3
 #define ATTND_LIST5 ATTND_LIST4 ", " ATTND_R4
 #define ATTND_LIST6 ATTND_LIST5 ", " ATTND_R5
@@ -91,6 +92,7 @@ __device__ constexpr uint64_t Advance(uint64_t descriptor, uint32_t bytes) {
 #define ATTND_LIST12 ATTND_LIST11 ", " ATTND_R11
 #define ATTND_LIST16 ATTND_LIST12 ", " ATTND_R12 ", " ATTND_R13 ", " ATTND_R14 ", " ATTND_R15
 #define ATTND_D8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+#define ATTND_OPS2 ATTND_D8(0), ATTND_D8(8)
 #define ATTND_OPS4 ATTND_D8(0), ATTND_D8(8), ATTND_D8(16), ATTND_D8(24)
 #define ATTND_OPS5 ATTND_OPS4, ATTND_D8(32)
 #define ATTND_OPS6 ATTND_OPS5, ATTND_D8(40)
@@ -118,6 +120,26 @@ struct Wgmma;
                    : ATTND_OPS##EIGHTS                                                      \
                    : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));      \
     }                                                                         \
+    /* The same, but B is [16, N] in memory. */                               \
+    __device__ static void Nn(float (&d)[N / 2], uint64_t a, uint64_t b,      \
+                              bool accumulate) {                              \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #r ", 0;\n"           \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE     \
+                   "." TYPE " {" ATTND_LIST##EIGHTS "}, %" #p ", %" #q        \
+                   ", p, 1, 1, 0, 1;\n}"                                      \
+                   : ATTND_OPS##EIGHTS                                        \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));      \
+    }                                                                         \
+    /* A is [16, 64] in memory, and B [16, N]. */                             \
+    __device__ static void Tn(float (&d)[N / 2], uint64_t a, uint64_t b,      \
+                              bool accumulate) {                              \
+      asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #r ", 0;\n"           \
+                   "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE     \
+                   "." TYPE " {" ATTND_LIST##EIGHTS "}, %" #p ", %" #q        \
+                   ", p, 1, 1, 1, 1;\n}"                                      \
+                   : ATTND_OPS##EIGHTS                                        \
+                   : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));      \
+    }                                                                         \
     /* A is in registers, B is [16, N] in memory. */                          \
     __device__ static void Nn(float (&d)[N / 2], const uint32_t* a,           \
                               uint64_t b, bool accumulate) {                  \
@@ -133,6 +155,7 @@ struct Wgmma;
 #define ATTND_WGMMA_TYPES(...)                    \
   ATTND_WGMMA(__nv_bfloat16, "bf16", __VA_ARGS__) \
   ATTND_WGMMA(__half, "f16", __VA_ARGS__)
+ATTND_WGMMA_TYPES(32, 2, 16, 17, 18, 19, 20, 21)
 ATTND_WGMMA_TYPES(64, 4, 32, 33, 34, 35, 36, 37)
 ATTND_WGMMA_TYPES(80, 5, 40, 41, 42, 43, 44, 45)
 ATTND_WGMMA_TYPES(96, 6, 48, 49, 50, 51, 52, 53)
