@@ -10,6 +10,7 @@
 #include "kernels/cuda/sm90/ptx.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
 #include "kernels/cuda/sm90/softmax.cuh"
+#include "kernels/cuda/sm90/store_row.cuh"
 #include "kernels/cuda/sm90/tensor_maps.h"
 
 namespace attnd::cuda::sm90 {
@@ -50,42 +51,6 @@ __device__ void StoreBoxes(const float (&o)[kCount], const LoadSlot& tile,
                       tile.head, tile.b, panels + i * kWarpRows * 128);
       }
       ptx::CommitStores();
-    }
-  }
-}
-
-// A row of 16-bit outputs, aligned to 16 bytes, up to column `dim`; `r` is
-// which of the thread's two. Neighbouring lanes exchange words, so that each
-// stores 8 bytes and the four of a row 32 in a piece. All lanes of the warp
-// come here.
-template <class T, int kCount>
-__device__ void StorePairs(const float (&o)[kCount], int r, T* to, bool stored,
-                           int dim, int lane) {
-  const bool odd = lane & 1;
-  const uint64_t at =
-      ptx::GlobalAddress(to + 8 * (lane & 1) + 4 * (lane % 4 / 2));
-#pragma unroll
-  for (int n = 0; n < kCount / 4; n += 2) {
-    const int e = 4 * n + 2 * r;
-    const uint32_t first = ptx::Pack<T>(o[e], o[e + 1]);
-    const uint32_t second = ptx::Pack<T>(o[e + 4], o[e + 5]);
-    const uint32_t got = __shfl_xor_sync(0xffffffff, odd ? first : second, 1);
-    if (stored && 8 * (n + odd) < dim) {
-      ptx::StoreGlobal8(at + 16 * n, odd ? got : first, odd ? second : got);
-    }
-  }
-}
-
-// A row of outputs of any type, one by one.
-template <class Out, int kCount>
-__device__ void StoreElements(const float (&o)[kCount], int r, Out* to, int dim,
-                              int lane) {
-#pragma unroll
-  for (int n = 0; n < kCount / 4; ++n) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int column = 8 * n + 2 * (lane % 4) + i;
-      if (column < dim) to[column] = FromFloat<Out>(o[4 * n + 2 * r + i]);
     }
   }
 }
