@@ -9,6 +9,7 @@ void Thread::Start(unsigned number, Warp& of, void (*entry)(void*)) {
   done = false;
   wait = {};
   fences = 0;
+  cluster_arrived = false;
   cp_async = {};
   stores = {};
   fiber.Start(entry, this);

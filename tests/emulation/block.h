@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/emulation/cluster.h"
 #include "tests/emulation/cp_async.h"
 #include "tests/emulation/fiber.h"
 #include "tests/emulation/mbarrier.h"
@@ -44,6 +45,8 @@ struct Thread {
   bool done = true;
   Wait wait;
   uint32_t fences = 0;  // for the async proxy, that it has made
+  bool cluster_arrived = false;
+  uint64_t cluster_phase = 0;  // in which it has
   CpAsyncGroups cp_async;
   StoreGroups stores;
 };
@@ -90,6 +93,8 @@ struct Block {
   SharedMemory memory;
   BlockBarrier barriers[kBarriers];
   std::map<uint32_t, MBarrier> mbarriers;  // by address
+  Cluster* cluster = nullptr;
+  unsigned rank = 0;  // in its cluster
 };
 
 // A place on the device for a block. They are kept from launch to launch, for

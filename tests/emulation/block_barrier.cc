@@ -67,6 +67,7 @@ void LeaveBlock(Block& block) {
   if (block.barriers[0].arrived > 0) {
     MaybeEnd(block.barriers[0], static_cast<int>(block.live));
   }
+  block.cluster->MaybeEnd();
 }
 
 }  // namespace attnd::emulation

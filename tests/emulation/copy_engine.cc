@@ -21,8 +21,9 @@ const TensorMap& Map(const CUtensorMap* map) {
 }
 
 // Where a copy of so many bytes goes or comes from.
-std::byte* Range(uint32_t address, uint32_t bytes, uint32_t alignment) {
-  std::byte* at = Self().block->memory.At(address, bytes);
+std::byte* Range(Block& block, uint32_t address, uint32_t bytes,
+                 uint32_t alignment) {
+  std::byte* at = block.memory.At(address, bytes);
   if (at == nullptr || address % alignment != 0 || bytes % 16 != 0) {
     Fail(absl::StrCat("the copy engine got ", bytes,
                       " bytes of shared memory at ", absl::Hex(address)));
@@ -34,10 +35,11 @@ std::byte* Range(uint32_t address, uint32_t bytes, uint32_t alignment) {
 template <class Make>
 void StartLoad(uint32_t to, uint32_t bytes, uint32_t alignment,
                uint32_t mbarrier, const Make& make) {
-  std::byte* at = Range(to, bytes, alignment);
+  Block& block = BlockOf(to);
+  if (&BlockOf(mbarrier) != &block) Fail("a copy counts for another block");
+  std::byte* at = Range(block, to, bytes, alignment);
   std::memset(at, 0xff, bytes);
-  MBarrier& barrier = FindMBarrier(mbarrier);
-  Block& block = *Self().block;
+  MBarrier& barrier = FindMBarrier(block, mbarrier);
   Later(block, [&block, &barrier, make, at, to, bytes] {
     make(at);
     block.memory.NoteCopy(to, bytes);
@@ -85,10 +87,21 @@ void StartBulkLoad(uint32_t to, const void* from, uint32_t bytes,
   });
 }
 
+void StartBulkSend(uint32_t to, uint32_t from, uint32_t bytes,
+                   uint32_t mbarrier) {
+  Block& own = *Self().block;
+  Range(own, from, bytes, 16);
+  StartLoad(to, bytes, 16, mbarrier, [&own, from, bytes](std::byte* memory) {
+    for (uint32_t i = 0; i < bytes; i += 16) {
+      std::memcpy(memory + i, ReadAsync(own, from + i), 16);
+    }
+  });
+}
+
 void StartBoxStore(const CUtensorMap* map, const int (&at)[4], uint32_t from) {
   const TensorMap tensor = Map(map);
-  Range(from, tensor.box_bytes(), TensorMap::kRowBytes);
   Block& block = *Self().block;
+  Range(block, from, tensor.box_bytes(), TensorMap::kRowBytes);
   auto rows = std::make_shared<std::vector<std::byte>>(tensor.box_bytes());
   const auto read = [tensor, &block, from, rows] {
     ForEachChunk(from, tensor.rows,

@@ -16,6 +16,10 @@ void StartBoxLoad(uint32_t to, const CUtensorMap* map, const int (&at)[4],
 // Bytes in a row.
 void StartBulkLoad(uint32_t to, const void* from, uint32_t bytes,
                    uint32_t mbarrier);
+// Bytes in a row of this block's shared memory to that of a block of the
+// cluster.
+void StartBulkSend(uint32_t to, uint32_t from, uint32_t bytes,
+                   uint32_t mbarrier);
 // A box from shared memory, in the thread's open group of stores.
 void StartBoxStore(const CUtensorMap* map, const int (&at)[4], uint32_t from);
 

@@ -155,6 +155,47 @@ TEST(EmulatorBarrierTest, FindsThatNobodyIsEverToldAnything) {
             kSeeds);
 }
 
+// --- Clusters.
+
+const Grid kCluster{
+    .blocks = 4, .threads = 32, .shared_bytes = kBytes, .cluster = 2};
+
+// Blocks of a cluster send each other their number.
+void Exchange(std::vector<uint32_t>& got) {
+  constexpr uint32_t kFrom = kMemory + 1024, kTo = kMemory + 2048;
+  const uint32_t other = ptx::ClusterRank() ^ 1;
+  MakeBarrier(1);
+  if (threadIdx.x == 0) ptx::BarrierArriveExpect(kBarrier, 16);
+  ptx::ClusterArrive();
+  ptx::ClusterWait();  // all have their barriers
+  if (threadIdx.x == 0) {
+    ptx::StoreShared16(kFrom, {blockIdx.x, 0, 0, 0});
+    ptx::FenceAsyncProxy();
+    ptx::BulkSend(ptx::ClusterAddress(kTo, other), kFrom, 16,
+                  ptx::ClusterAddress(kBarrier, other));
+    ptx::BarrierWait(kBarrier, 0);
+    got[blockIdx.x] = cuda::ptx::LoadShared16(kTo).x;
+  }
+  ptx::ClusterArrive();
+  ptx::ClusterWait();  // nobody reads or writes what is here any more
+}
+
+TEST(EmulatorBarrierTest, BlocksOfAClusterReachEachOther) {
+  std::vector<uint32_t> got(4);
+  const std::vector<uint32_t> expected = {1, 0, 3, 2};
+  EXPECT_EQ(Wrong(kCluster, got, expected, [&] { Exchange(got); }), 0);
+}
+
+TEST(EmulatorBarrierTest, FindsABlockThatLeavesItsCluster) {
+  EXPECT_GT(Failures(kCluster, "has ended",
+                     [] {
+                       if (ptx::ClusterRank() == 0) return;
+                       for (int i = 0; i < 100; ++i) __syncwarp();
+                       ptx::LoadCluster(ptx::ClusterAddress(kMemory, 0));
+                     }),
+            kSeeds / 2);
+}
+
 // --- Launches.
 
 TEST(EmulatorBarrierTest, BlocksComeInAnyOrderThatTheSeedRepeats) {

@@ -16,6 +16,7 @@ struct Grid {
   unsigned blocks = 1;
   unsigned threads = 32;    // of a block, a multiple of 32
   size_t shared_bytes = 0;  // dynamic, of a block
+  unsigned cluster = 1;     // blocks that are resident together
 };
 
 // Runs kernel() in every thread. The same seed always gives the same order of

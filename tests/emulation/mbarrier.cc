@@ -32,14 +32,14 @@ void InitMBarrier(uint32_t address, uint32_t arrivals) {
   }
 }
 
-MBarrier& FindMBarrier(uint32_t address) {
-  auto& all = Self().block->mbarriers;
+MBarrier& FindMBarrier(Block& block, uint32_t address) {
+  auto& all = block.mbarriers;
   const auto found = all.find(address);
   if (found == all.end()) {
     Fail(absl::StrCat("no mbarrier was made at ", absl::Hex(address)));
   }
   uint64_t mark = 0;
-  std::memcpy(&mark, SharedAt(address, 8), sizeof(mark));
+  std::memcpy(&mark, block.memory.At(address, 8), sizeof(mark));
   if (mark != kMark) {
     Fail(absl::StrCat("the mbarrier at ", absl::Hex(address),
                       " was written over"));
@@ -48,7 +48,8 @@ MBarrier& FindMBarrier(uint32_t address) {
 }
 
 void ArriveAtMBarrier(uint32_t address, uint32_t bytes_announced) {
-  MBarrier& barrier = FindMBarrier(address);
+  Block& block = BlockOf(address);
+  MBarrier& barrier = FindMBarrier(block, address);
   if (barrier.pending == 0) {
     Fail(absl::StrCat("more arrivals at the mbarrier at ", absl::Hex(address),
                       " than a phase takes"));
@@ -63,12 +64,12 @@ void ArriveAtMBarrier(uint32_t address, uint32_t bytes_announced) {
 bool TestMBarrier(uint32_t address, uint32_t parity) {
   if (parity > 1) Fail("a parity is 0 or 1");
   Poll("mbarrier.test_wait");
-  return FindMBarrier(address).parity != parity;
+  return FindMBarrier(*Self().block, address).parity != parity;
 }
 
 void WaitForMBarrier(uint32_t address, uint32_t parity) {
   if (parity > 1) Fail("a parity is 0 or 1");
-  const MBarrier& barrier = FindMBarrier(address);
+  const MBarrier& barrier = FindMBarrier(*Self().block, address);
   WaitUntil("mbarrier.try_wait", address,
             [&] { return barrier.parity != parity; });
 }

@@ -21,14 +21,15 @@ struct MBarrier {
 };
 
 // For the thread that runs. They fail the launch where there is no barrier, or
-// where a phase takes no more arrivals.
+// where a phase takes no more arrivals, to which other blocks of the cluster
+// may come.
 void InitMBarrier(uint32_t address, uint32_t arrivals);
 void ArriveAtMBarrier(uint32_t address, uint32_t bytes_announced);
 bool TestMBarrier(uint32_t address, uint32_t parity);
 void WaitForMBarrier(uint32_t address, uint32_t parity);
 
-// Of the block of the thread that runs; stays there as long as the block.
-MBarrier& FindMBarrier(uint32_t address);
+// Of a block; stays there as long as the block.
+MBarrier& FindMBarrier(Block& block, uint32_t address);
 
 // At a block's end: all that was announced must have come, and no more.
 void CheckMBarriers(const Block& block);

@@ -51,12 +51,17 @@ cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute, int) {
   return function == nullptr ? cudaErrorInvalidDeviceFunction : cudaSuccess;
 }
 
-// Pairs of blocks that are to be near each other are blocks like others.
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config,
                                 const void* function, void** arguments) {
   using attnd::cuda::LaunchParams;
-  const attnd::emulation::Grid grid{config->gridDim.x, config->blockDim.x,
-                                    config->dynamicSmemBytes};
+  attnd::emulation::Grid grid{config->gridDim.x, config->blockDim.x,
+                              config->dynamicSmemBytes};
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = config->attrs[i];
+    if (attribute.id == cudaLaunchAttributeClusterDimension) {
+      grid.cluster = attribute.val.clusterDim.x;
+    }
+  }
   const auto params = std::make_shared<const LaunchParams>(
       *static_cast<const LaunchParams*>(arguments[0]));
   attnd::testing::EnqueueFake(config->stream, [grid, function, params] {

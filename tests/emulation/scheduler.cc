@@ -1,6 +1,7 @@
 #include "tests/emulation/scheduler.h"
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <string>
 #include <utility>
@@ -55,6 +56,7 @@ class Scheduler {
   void RunWarp(Warp& warp);
   bool RunThread(Thread& thread);
   void EndBlocks();
+  std::vector<Cluster*> FindEnded() const;
   void CheckEnd(const Block& block);
   bool failed() const { return !error_.empty(); }
 
@@ -62,7 +64,9 @@ class Scheduler {
   const std::function<void()>& kernel_;
   std::mt19937_64 random_;
   unsigned next_ = 0;  // block to start
-  std::vector<Block*> free_, resident_;
+  std::vector<std::unique_ptr<Cluster>> clusters_;
+  std::vector<Cluster*> free_;
+  std::vector<Block*> resident_;
   std::vector<Transfer> transfers_;
   Thread* self_ = nullptr;
   bool progress_ = false;
@@ -96,7 +100,8 @@ uint32_t Scheduler::Pause() {
 
 void Scheduler::CheckGrid() {
   if (grid_.blocks == 0 || grid_.threads == 0 || grid_.threads % kLanes != 0 ||
-      grid_.threads > 1024 || grid_.shared_bytes > kMostSharedBytes) {
+      grid_.threads > 1024 || grid_.shared_bytes > kMostSharedBytes ||
+      grid_.cluster == 0 || grid_.blocks % grid_.cluster != 0) {
     Report(absl::StrCat("a launch of ", grid_.blocks, " blocks of ",
                         grid_.threads, " threads with ", grid_.shared_bytes,
                         " bytes of shared memory"));
@@ -107,15 +112,27 @@ void Scheduler::FindPlaces() {
   // Static shared memory is there once.
   const unsigned resident =
       grid_.shared_bytes == 0 ? 1 : 1 + Random(kMostResident);
-  for (unsigned i = 0; i < resident; ++i) free_.push_back(&BlockAt(i));
+  for (unsigned i = 0; i < resident; ++i) {
+    clusters_.push_back(std::make_unique<Cluster>());
+    for (unsigned rank = 0; rank < grid_.cluster; ++rank) {
+      Block& block = BlockAt(i * grid_.cluster + rank);
+      block.cluster = clusters_.back().get();
+      block.rank = rank;
+      block.cluster->blocks.push_back(&block);
+    }
+    free_.push_back(clusters_.back().get());
+  }
 }
 
 void Scheduler::StartBlocks() {
   while (next_ < grid_.blocks && !free_.empty()) {
-    Block& block = *free_.back();
+    Cluster& cluster = *free_.back();
     free_.pop_back();
-    block.Start(next_++, grid_.threads, grid_.shared_bytes, &Enter);
-    resident_.push_back(&block);
+    cluster.arrived = 0;
+    for (Block* block : cluster.blocks) {
+      block->Start(next_++, grid_.threads, grid_.shared_bytes, &Enter);
+      resident_.push_back(block);
+    }
   }
 }
 
@@ -235,18 +252,26 @@ bool Scheduler::RunThread(Thread& thread) {
   return true;
 }
 
+// Of a cluster all at once: the others may reach the memory of one that has
+// ended no more, but threads may still be about it.
 void Scheduler::EndBlocks() {
-  for (size_t i = 0; i < resident_.size();) {
-    Block& block = *resident_[i];
-    if (block.live > 0) {
-      ++i;
-      continue;
+  for (Cluster* cluster : FindEnded()) {
+    for (const Block* block : cluster->blocks) {
+      CheckEnd(*block);
+      std::erase(resident_, block);
     }
-    CheckEnd(block);
-    free_.push_back(&block);
-    resident_[i] = resident_.back();
-    resident_.pop_back();
+    free_.push_back(cluster);
   }
+}
+
+std::vector<Cluster*> Scheduler::FindEnded() const {
+  std::vector<Cluster*> ended;
+  for (const Block* block : resident_) {
+    if (block->rank == 0 && block->cluster->live() == 0) {
+      ended.push_back(block->cluster);
+    }
+  }
+  return ended;
 }
 
 void Scheduler::CheckEnd(const Block& block) {

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/ptx.cuh"
 #include "tests/emulation/block_barrier.h"
+#include "tests/emulation/cluster.h"
 #include "tests/emulation/copy_engine.h"
 #include "tests/emulation/mbarrier.h"
 
@@ -37,6 +38,28 @@ inline void BarrierWait(uint32_t barrier, uint32_t parity) {
 }
 inline bool BarrierTest(uint32_t barrier, uint32_t parity) {
   return emulation::TestMBarrier(barrier, parity);
+}
+
+inline void BarrierPoll(uint32_t barrier, uint32_t parity) {
+  while (!BarrierTest(barrier, parity)) {
+  }
+}
+
+inline uint32_t ClusterRank() { return emulation::ClusterRank(); }
+inline uint32_t ClusterAddress(uint32_t address, uint32_t rank) {
+  return emulation::ClusterAddress(address, rank);
+}
+inline void ClusterArrive() { emulation::ArriveAtCluster(); }
+inline void ClusterWait() { emulation::WaitForCluster(); }
+inline uint32_t LoadCluster(uint32_t address) {
+  return emulation::LoadFromCluster(address);
+}
+inline void BarrierArriveCluster(uint32_t barrier) {
+  emulation::ArriveAtMBarrier(barrier, 0);
+}
+inline void BulkSend(uint32_t to, uint32_t from, uint32_t bytes,
+                     uint32_t barrier) {
+  emulation::StartBulkSend(to, from, bytes, barrier);
 }
 
 inline uint64_t GlobalAddress(const void* p) {
