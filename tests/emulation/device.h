@@ -57,7 +57,15 @@ T __shfl_xor_sync(unsigned, T x, int mask) {
 // Memory is in order as it is.
 inline void __threadfence() {}
 template <class T>
+T __ldg(const T* from) {
+  return *from;
+}
+template <class T>
 T __ldcg(const T* from) {
+  return *from;
+}
+template <class T>
+T __ldcs(const T* from) {
   return *from;
 }
 inline float atomicAdd(float* to, float x) {
