@@ -88,8 +88,11 @@ struct LaunchParams {
   // Of backward: blocks take tiles from a counter, as they begin; see
   // turns.cuh.
   bool in_turns = false;
-  int64_t first_tile = 0;        // that of the first block of threads
-  float* scratch = nullptr;      // partial results
+  int64_t first_tile = 0;    // that of the first block of threads
+  float* scratch = nullptr;  // partial results
+  // Of backward for Hopper: where in the scratch, in words, is what it knows of
+  // each tile.
+  int64_t plans_at = 0;
   uint32_t* counters = nullptr;  // 0 before and after every launch
   TileRun first_run;  // mostly the only one; nothing is as near as parameters
   ReadAhead ahead;

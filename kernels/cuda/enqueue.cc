@@ -42,13 +42,16 @@ absl::Status Enqueue(const Launch& launch, LaunchParams params, const Gpu& gpu,
   params.num_runs = launch.num_runs();
   params.first_run = launch.first_run();
   params.ahead = launch.ahead();
+  params.plans_at = launch.plans_at();
   for (int64_t first = 0; first < launch.tiles(); first += most_tiles) {
     params.first_tile = first;
     const int64_t tiles = std::min(launch.tiles() - first, most_tiles);
     params.num_tiles = static_cast<uint32_t>(tiles);
-    const auto blocks = static_cast<unsigned>(
-        kernel.persistent ? std::min<int64_t>(tiles, gpu.multiprocessors)
-                          : tiles * kernel.cluster);
+    const int64_t clusters =
+        kernel.persistent
+            ? std::min<int64_t>(tiles, gpu.multiprocessors / kernel.cluster)
+            : tiles;
+    const auto blocks = static_cast<unsigned>(clusters * kernel.cluster);
     void* arguments[] = {&params};
     absl::Status status = Start(kernel, blocks, arguments, gpu, stream);
     if (!status.ok()) return status;

@@ -1,6 +1,7 @@
 #include "kernels/cuda/fused_backward.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/baseline.h"
@@ -10,6 +11,8 @@
 #include "kernels/cuda/pack.h"
 #include "kernels/cuda/plan.h"
 #include "kernels/cuda/sm80/kernels.h"
+#include "kernels/cuda/sm90/backward/tensor_maps.h"
+#include "kernels/cuda/sm90/kernels.h"
 
 namespace attnd::cuda {
 namespace {
@@ -21,25 +24,66 @@ constexpr int64_t kSharedScratchBytes = int64_t{64} << 20;
 
 constexpr int64_t kWordBytes = 4;
 
-// The kernel that a problem runs in.
-const Kernel& KernelOf(const Problem& p, const Gpu& gpu) {
+const Kernel& AnyGpusKernel(const Problem& p, const Gpu& gpu) {
   return sm80::FindBackwardKernel(p.dtype(), p.head_dim, p.value_dim,
                                   gpu.shared_bytes);
 }
 
-// In words: LSE, delta and the sums of dQ of every row, its turns, and what
-// tells them. In whole lines of 256 bytes.
+// The kernel that a problem runs in, if its memory is aligned as Hopper's need
+// it; sm80's takes every problem.
+const Kernel& KernelOf(const Problem& p, const Gpu& gpu) {
+  const Kernel* hopper =
+      gpu.capability == sm90::kCapability ? sm90::FindBackward(p) : nullptr;
+  return hopper != nullptr ? *hopper : AnyGpusKernel(p, gpu);
+}
+
+int DqDim(const Kernel& kernel) {
+  return kernel.dq_dim != 0 ? kernel.dq_dim : kernel.dim;
+}
+// The most columns that the sums of dQ may have.
+int MostDqDim(const Problem& p, const Gpu& gpu) {
+  return std::max(DqDim(KernelOf(p, gpu)), DqDim(AnyGpusKernel(p, gpu)));
+}
+
+// Words, in whole lines of 256 bytes.
+int64_t Lines(int64_t words) { return (words + 63) / 64 * 64; }
+
+// In words: LSE, delta and the sums of dQ of every row, its turns, what tells
+// them, and whether LSE is huge.
 struct ScratchWords {
-  int64_t rows, sums, turns, turns_until;
+  int64_t rows, sums, turns, turns_until, huge;
   int64_t total() const {
-    return (2 * rows + sums + turns + turns_until + 63) / 64 * 64;
+    return Lines(2 * rows + sums + turns + turns_until + huge);
   }
 };
 ScratchWords ScratchOf(const Problem& p, int dq_dim) {
   const int64_t rows = p.batch * PaddedRows(p.q_len);
   return {rows * p.q_heads, rows * p.q_heads * dq_dim,
           rows * p.q_heads / kTurnRows,
-          rows * static_cast<int64_t>(p.kv.size()) / kTurnRows};
+          rows * static_cast<int64_t>(p.kv.size()) / kTurnRows,
+          rows * p.q_heads / kGradientRows};
+}
+
+// What a kernel must know of its tiles.
+int64_t PlanWords(const Kernel& kernel, int64_t tiles) {
+  return tiles * kernel.plan_bytes / kWordBytes;
+}
+// The same in bytes and whole lines, or more, in double.
+double MostPlanBytes(const Problem& p, const Kernel& kernel) {
+  if (kernel.plan_bytes == 0) return 0.0;
+  double blocks = 0.0;
+  for (const KvSegment& s : p.kv) {
+    blocks += static_cast<double>(s.len / kernel.cols) + 1.0;
+  }
+  return blocks * static_cast<double>(p.batch) *
+             static_cast<double>(p.kv_heads) * kernel.plan_bytes +
+         kWordBytes * static_cast<double>(Lines(1));
+}
+// The most that a problem may take of all this.
+int64_t MostWords(const Problem& p, const Gpu& gpu) {
+  const Kernel& kernel = KernelOf(p, gpu);
+  return ScratchOf(p, MostDqDim(p, gpu)).total() +
+         Lines(PlanWords(kernel, ColumnTiles(p, kernel).count()));
 }
 
 bool HasGradients(const BackwardArgs& args) {
@@ -59,7 +103,7 @@ absl::Span<const BackwardArgs> FirstChunk(absl::Span<const BackwardArgs> group,
   size_t count = 0;
   for (const BackwardArgs& args : group) {
     const Problem& p = args.problem;
-    bytes += ScratchOf(p, KernelOf(p, gpu).dim).total() * kWordBytes;
+    bytes += MostWords(p, gpu) * kWordBytes;
     if (count > 0 && bytes > kSharedScratchBytes) break;
     ++count;
   }
@@ -74,9 +118,7 @@ int64_t MostScratchBytes(absl::Span<const BackwardArgs> group, const Gpu& gpu) {
     int64_t words = 0;
     for (const BackwardArgs& args : chunk) {
       const Problem& p = args.problem;
-      if (HasGradients(args)) {
-        words += ScratchOf(p, KernelOf(p, gpu).dim).total();
-      }
+      if (HasGradients(args)) words += MostWords(p, gpu);
     }
     most = std::max(most, words * kWordBytes);
     group.remove_prefix(chunk.size());
@@ -96,6 +138,7 @@ class Plan {
     }
     launches_.push_back(finish_);
     for (Launch& launch : launches_) launch.Place(blob_);
+    AddPlans();
   }
 
   // In the order in which they must run.
@@ -107,22 +150,46 @@ class Plan {
  private:
   void Add(const BackwardArgs& args) {
     const Problem& p = args.problem;
-    const Kernel& kernel = KernelOf(p, gpu_);
+    const Kernel* kernel = &KernelOf(p, gpu_);
+    RunExtras extras;
+    if (kernel->needs_maps) {
+      const auto maps = sm90::MakeBackwardMaps(args);
+      if (maps.has_value()) {
+        extras.maps = blob_.Append(absl::MakeConstSpan(maps->maps));
+      } else {
+        kernel = &AnyGpusKernel(p, gpu_);
+      }
+    }
     const BlobOffset problem = blob_.Append(ForwardArgs{p, {}, {}});
-    const RunExtras extras = {.gradients = AddGradients(args, kernel)};
+    extras.gradients = AddGradients(args, *kernel);
     launches_.front().Add(blob_, problem,
                           RowTiles(p, launches_.front().kernel()), extras);
-    LaunchOf(kernel).Add(blob_, problem, ColumnTiles(p, kernel), extras);
+    LaunchOf(*kernel).Add(blob_, problem, ColumnTiles(p, *kernel), extras);
     if (args.dq) {
       finish_.Add(blob_, problem, RowTiles(p, finish_.kernel()), extras);
     }
   }
 
+  // Before each launch that needs them.
+  void AddPlans() {
+    std::vector<Launch> launches;
+    for (Launch& launch : launches_) {
+      const int64_t words = PlanWords(launch.kernel(), launch.tiles());
+      if (words > 0) {
+        launch.set_plans_at(scratch_words_);
+        scratch_words_ += Lines(words);
+        launches.push_back(launch.For(sm90::PlanColumnsKernel()));
+      }
+      launches.push_back(launch);
+    }
+    launches_ = std::move(launches);
+  }
+
   BlobOffset AddGradients(const BackwardArgs& args, const Kernel& kernel) {
-    const ScratchWords words = ScratchOf(args.problem, kernel.dim);
+    const ScratchWords words = ScratchOf(args.problem, DqDim(kernel));
     DeviceGradients g;
     g.dq_layout = kernel.dq_layout;
-    g.dq_dim = kernel.dim;
+    g.dq_dim = DqDim(kernel);
     g.deterministic = deterministic_;
     g.padded_rows = PaddedRows(args.problem.q_len);
     // The sums first: all of them begin at whole lines then.
@@ -131,8 +198,10 @@ class Plan {
     g.delta_at = g.lse_at + words.rows;
     g.turns_at = g.delta_at + words.rows;
     g.turns_until_at = g.turns_at + words.turns;
+    g.huge_at = g.turns_until_at + words.turns_until;
     g.turn_rows = kernel.rows;
     g.turn_cols = kernel.cols;
+    g.cluster = kernel.cluster;
     scratch_words_ += words.total();
     return blob_.Append(args, g);
   }
@@ -204,10 +273,13 @@ int64_t FusedBackwardScratchBytes(const Problem& p) {
   // In double, so that nothing overflows: what is valid may be too large.
   const double rows =
       static_cast<double>(p.batch) * static_cast<double>(PaddedRows(p.q_len));
-  const int dim = KernelOf(p, {}).dim;  // on every GPU
+  // No other GPU takes more; shared memory changes nothing here.
+  const Gpu gpu = {.capability = sm90::kCapability};
+  const int dim = MostDqDim(p, gpu);
   return Saturate(kWordBytes * rows *
-                  (static_cast<double>(p.q_heads) * (dim + 3) +
-                   static_cast<double>(p.kv.size())));
+                      (static_cast<double>(p.q_heads) * (dim + 3) +
+                       static_cast<double>(p.kv.size())) +
+                  MostPlanBytes(p, KernelOf(p, gpu)));
 }
 
 }  // namespace attnd::cuda

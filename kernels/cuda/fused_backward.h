@@ -29,8 +29,9 @@ absl::StatusOr<LaunchCounts> EnqueueFusedBackward(
 
 // The kernel that the problem's work runs in, on such a device.
 KernelInfo FusedBackwardKernel(const Problem& problem, const Gpu& gpu);
-// Device memory for LSE, delta and the sums of dQ: as many bytes as a row and
-// head_dim take, never as q_len x kv_len.
+// Device memory for LSE, delta and the sums of dQ, and for what kernels know of
+// blocks of columns: as many bytes as a row and head_dim take, and as a column,
+// never as q_len x kv_len.
 int64_t FusedBackwardScratchBytes(const Problem& problem);
 
 }  // namespace attnd::cuda

@@ -48,7 +48,11 @@ struct alignas(16) DeviceGradients {
   // uint32 [batch, num_segments, padded_rows / kTurnRows]: TurnsUntil of blocks
   // of as many rows and columns.
   int64_t turns_until_at = 0;
+  // uint32 [batch * q_heads, padded_rows / kGradientRows]: whether an LSE of as
+  // many rows is huge (score.cuh). Of 16-bit inputs.
+  int64_t huge_at = 0;
   int32_t turn_rows = 0, turn_cols = 0;
+  int32_t cluster = 1;  // blocks of threads that have so many columns together
 };
 
 }  // namespace attnd::cuda

@@ -27,14 +27,18 @@ struct Kernel {
   int threads = 0;
   int shared_bytes = 0;  // dynamic
   int dim = 0;           // what head_dim and value_dim are rounded up to
-  // Blocks stay until there are no more tiles, which they take from a counter,
-  // and need tensor maps.
+  // Blocks stay until there are no more tiles, which they take from a counter.
   bool persistent = false;
+  bool needs_maps = false;  // tensor maps, of backward's kernels
   // Blocks 2i and 2i + 1 gain by being near each other.
   bool paired = false;
   // Blocks that have a tile together, in a cluster; at most 2.
   int cluster = 1;
-  DqLayout dq_layout = DqLayout::kRows;  // of backward's kernels
+  // Of backward's kernels: how dQ is summed up, in rows of as many columns.
+  DqLayout dq_layout = DqLayout::kRows;
+  int dq_dim = 0;  // 0: dim
+  // What must be known of a tile in advance, in the launch's scratch.
+  int plan_bytes = 0;
 };
 
 }  // namespace attnd::cuda

@@ -155,6 +155,8 @@ class TileFinder {
         run_(RunOf(params, tile)),
         copy_(blob_, run_) {}
 
+  __device__ BlobOffset gradients() const { return run_.gradients; }
+
   // Nobody may still read `description`.
   __device__ OpenTile Open(TileDescription& description) {
     copy_.Put(description);

@@ -61,6 +61,16 @@ class Launch {
   // Puts the runs, those whose tiles take longest first, into the blob. Once.
   void Place(Blob& blob);
 
+  // The same tiles for another kernel. After Place.
+  Launch For(const Kernel& kernel) const {
+    Launch other = *this;
+    other.kernel_ = &kernel;
+    return other;
+  }
+  // See LaunchParams.
+  void set_plans_at(int64_t words) { plans_at_ = words; }
+  int64_t plans_at() const { return plans_at_; }
+
   const Kernel& kernel() const { return *kernel_; }
   BlobOffset runs() const { return runs_at_; }
   int32_t num_runs() const { return static_cast<int32_t>(entries_.size()); }
@@ -82,6 +92,7 @@ class Launch {
   ReadAhead ahead_;  // of the only entry
   int64_t tiles_ = 0, records_ = 0, counters_ = 0;
   BlobOffset runs_at_ = 0;
+  int64_t plans_at_ = 0;
 };
 
 }  // namespace attnd::cuda

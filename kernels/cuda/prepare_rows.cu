@@ -277,8 +277,13 @@ __global__ void __launch_bounds__(kTileThreads, Blocks<T>())
     __syncthreads();  // all rows' are there
   }
   sums.ClearRest();
+  const float lse = KernelLse<T>(given_lse);
+  const bool huge = __syncthreads_or(IsHuge(lse));
+  if (threadIdx.x == 0) {
+    reinterpret_cast<uint32_t*>(
+        params.scratch)[g.huge_at + tile.PaddedRow() / kTileRows] = huge;
+  }
   if (row < kTileRows) {
-    const float lse = KernelLse<T>(given_lse);
     float delta = 0.0f;
     if (lse != INFINITY) {
       delta = g.delta.data != nullptr ? Given(tile, g.delta, row)

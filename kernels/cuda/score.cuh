@@ -4,6 +4,7 @@
 // From a product q . k to a score: (E1) and (E2) in kernels/README.md.
 
 #include <cfloat>
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/descriptor.h"
@@ -60,6 +61,13 @@ struct ScoreRule {
     return 4.0f * e / ((1.0f + e) * (1.0f + e));
   }
 };
+
+// Scores lose their meaning in the product of a factor and a sum where they are
+// as large as this, in units of log2. No score exceeds its row's LSE, and what
+// is far below has a P of 0.
+__device__ inline bool IsHuge(float lse) {
+  return !(fabsf(lse) < 0x1p20f) && lse != INFINITY;
+}
 
 // The rule for sequence b and q head h.
 __device__ inline ScoreRule MakeScoreRule(const DeviceProblem& p, int64_t b,

@@ -22,13 +22,6 @@ struct RowTerms {
   const ushort2* seen;  // the block's columns that a row sees: [x, y)
 };
 
-// The rule's scores lose their meaning in the product of its factor and a sum
-// where they are as large as this. No score exceeds its row's LSE, and what is
-// far below has a P of 0.
-__device__ inline bool IsHuge(float lse) {
-  return !(fabsf(lse) < 0x1p20f) && lse != INFINITY;
-}
-
 // -inf for what is masked. `column`: the warp's first one.
 template <int kTiles, int kN>
 __device__ void Mask(const RowTerms& rows, int column, int lane,

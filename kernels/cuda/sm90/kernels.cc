@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/types/span.h"
+#include "kernels/cuda/sm90/backward/config.h"
 #include "kernels/cuda/sm90/config.h"
 
 namespace attnd::cuda::sm90 {
@@ -32,7 +33,42 @@ bool TakesSome(const ForwardShape& shape, const Problem& p) {
   return false;
 }
 
+// As kBackwardShapes; CMakeLists.txt must stamp them all.
+template <DType kDType>
+absl::Span<const Kernel> BackwardKernels() {
+  static const Kernel kernels[] = {
+      MakeBackward<kDType, 64, 64>(),   MakeBackward<kDType, 96, 96>(),
+      MakeBackward<kDType, 128, 128>(), MakeBackward<kDType, 192, 128>(),
+      MakeBackward<kDType, 192, 192>(), MakeBackward<kDType, 256, 256>()};
+  static_assert(std::size(kernels) == std::size(kBackwardShapes));
+  return kernels;
+}
+
+// Whether scores are products times a scale that leaves them in f32's range,
+// and no more.
+bool HasPlainScores(const Problem& p) {
+  return !p.bias && !p.softcap.has_value() && p.scale >= 0x1p-40f &&
+         p.scale <= 0x1p40f;
+}
+
 }  // namespace
+
+const Kernel* FindBackward(const Problem& p) {
+  if (p.dtype() == DType::kF32 || p.head_dim % 8 != 0 || p.value_dim % 8 != 0 ||
+      p.kv.size() > kMostSegments || !HasPlainScores(p)) {
+    return nullptr;
+  }
+  const absl::Span<const Kernel> kernels =
+      p.dtype() == DType::kF16 ? BackwardKernels<DType::kF16>()
+                               : BackwardKernels<DType::kBF16>();
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const BackwardShape& shape = kBackwardShapes[i];
+    if (p.head_dim <= shape.dim && p.value_dim <= shape.value_dim) {
+      return &kernels[i];
+    }
+  }
+  return nullptr;
+}
 
 absl::InlinedVector<const Kernel*, 2> FindForward(const Problem& p) {
   absl::InlinedVector<const Kernel*, 2> found;

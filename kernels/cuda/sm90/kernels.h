@@ -23,6 +23,17 @@ inline constexpr size_t kMostSegments = 64;
 template <DType kDType, int kDim, int kValueDim, int64_t kFrom>
 Kernel MakeForward();
 
+// Defined by the instances.
+template <DType kDType, int kDim, int kValueDim>
+Kernel MakeBackward();
+
+// What the kernels for backward find out of a launch's tiles before they run.
+const Kernel& PlanColumnsKernel();
+
+// The kernel for backward of the problem, or null if sm80's runs it. Looks at
+// shapes, types and scores only.
+const Kernel* FindBackward(const Problem& problem);
+
 // The kernels for the problem's sequences that are not decoded, each of which
 // one of them takes; none if sm80 does. Looks at shapes, lengths and types
 // only.

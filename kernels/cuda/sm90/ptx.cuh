@@ -111,6 +111,16 @@ __device__ inline uint32_t LoadCluster(uint32_t address) {
                : "memory");
   return value;
 }
+// Stores a word at an address in any block of the cluster, where it counts for
+// `barrier`.
+__device__ inline void StoreCluster(uint32_t to, uint32_t value,
+                                    uint32_t barrier) {
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, "
+      "[%2];" ::"r"(to),
+      "r"(value), "r"(barrier)
+      : "memory");
+}
 // At a barrier of any block of the cluster. That what this thread has had read
 // by wgmma may be overwritten, and no more: a release at the cluster's scope
 // would wait for all that the thread has sent to memory.
@@ -207,6 +217,15 @@ __device__ inline void TmaStore(const CUtensorMap* map, int c0, int c1, int c2,
       "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(from)
       : "memory");
 }
+// Adds floats in a row, `bytes` in all, to memory: as TmaStore, a store of the
+// thread's group.
+__device__ inline void BulkAdd(float* to, uint32_t from, uint32_t bytes) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], "
+      "%2;" ::"l"(GlobalAddress(to)),
+      "r"(from), "r"(bytes)
+      : "memory");
+}
 __device__ inline void CommitStores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
@@ -239,6 +258,11 @@ __device__ inline void FenceTensorMap(const CUtensorMap* map) {
 // engine, once others know by a barrier that it is there.
 __device__ inline void FenceAsyncProxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+// What this thread has seen of global memory comes before what it has the copy
+// engine do there.
+__device__ inline void FenceAsyncProxyGlobal() {
+  asm volatile("fence.proxy.async.global;" ::: "memory");
 }
 
 // --- Warpgroups.

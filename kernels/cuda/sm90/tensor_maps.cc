@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "kernels/cuda/sm90/backward/tensor_maps.h"
 #include "kernels/cuda/sm90/config.h"
 
 namespace attnd::cuda::sm90 {
@@ -61,6 +62,22 @@ bool Encode(const ConstTensorView& view, const Extents& extents, int box_tokens,
                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
+// K's and V's of each segment, in boxes of `rows`; false if one cannot be read.
+bool EncodeSegments(const Problem& p, int rows, TensorMaps& made) {
+  for (size_t i = 0; i < p.kv.size(); ++i) {
+    const KvSegment& s = p.kv[i];
+    if (s.len == 0) continue;  // nothing of it is loaded
+    const int segment = static_cast<int>(i);
+    if (!Encode(s.k, {p.head_dim, s.len, p.kv_heads, p.batch}, rows,
+                made.maps[KMap(segment)]) ||
+        !Encode(s.v, {p.value_dim, s.len, p.kv_heads, p.batch}, rows,
+                made.maps[VMap(segment)])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 std::optional<TensorMaps> MakeTensorMaps(const ForwardArgs& args, int cols) {
@@ -78,17 +95,24 @@ std::optional<TensorMaps> MakeTensorMaps(const ForwardArgs& args, int cols) {
   made->has_o = o && o.dtype == p.dtype() &&
                 Encode(o, {p.value_dim, p.q_len, p.q_heads, p.batch}, kWarpRows,
                        maps[kMapO]);
-  for (size_t i = 0; i < p.kv.size(); ++i) {
-    const KvSegment& s = p.kv[i];
-    if (s.len == 0) continue;  // nothing of it is loaded
-    const int segment = static_cast<int>(i);
-    if (!Encode(s.k, {p.head_dim, s.len, p.kv_heads, p.batch}, cols,
-                maps[KMap(segment)]) ||
-        !Encode(s.v, {p.value_dim, s.len, p.kv_heads, p.batch}, cols,
-                maps[VMap(segment)])) {
-      return std::nullopt;
-    }
+  if (!EncodeSegments(p, cols, *made)) return std::nullopt;
+  return made;
+}
+
+std::optional<TensorMaps> MakeBackwardMaps(const BackwardArgs& args) {
+  if (Encoder() == nullptr) return std::nullopt;
+  const Problem& p = args.problem;
+  std::optional<TensorMaps> made(std::in_place);
+  auto& maps = made->maps;
+  maps.resize(KMap(static_cast<int>(p.kv.size())));
+  if (p.q_len > 0 &&
+      (!Encode(p.q, {p.head_dim, p.q_len, p.q_heads, p.batch}, kMapRows,
+               maps[kMapQ]) ||
+       !Encode(args.d_o, {p.value_dim, p.q_len, p.q_heads, p.batch}, kMapRows,
+               maps[kMapDo]))) {
+    return std::nullopt;
   }
+  if (!EncodeSegments(p, kMapRows, *made)) return std::nullopt;
   return made;
 }
 

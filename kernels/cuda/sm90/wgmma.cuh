@@ -120,6 +120,15 @@ struct Wgmma;
                    : ATTND_OPS##EIGHTS                                                      \
                    : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));      \
     }                                                                         \
+    /* The same, but D -= A B. */                                             \
+    __device__ static void SubtractNt(float (&d)[N / 2], uint64_t a,          \
+                                      uint64_t b) {                           \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE     \
+                   "." TYPE " {" ATTND_LIST##EIGHTS "}, %" #p ", %" #q        \
+                   ", 1, -1, 1, 0, 0;"                                        \
+                   : ATTND_OPS##EIGHTS                                        \
+                   : "l"(a), "l"(b));                                         \
+    }                                                                         \
     /* The same, but B is [16, N] in memory. */                               \
     __device__ static void Nn(float (&d)[N / 2], uint64_t a, uint64_t b,      \
                               bool accumulate) {                              \

@@ -5,19 +5,24 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/gradient_rows.h"
 #include "kernels/cuda/sm80/kernels.h"
+#include "kernels/cuda/sm90/backward/tensor_maps.h"
+#include "kernels/cuda/sm90/kernels.h"
 #include "tests/kernels/cuda/fake_launch.h"
 #include "tests/kernels/cuda/fake_runtime.h"
 
 namespace attnd::cuda {
 namespace {
 
-const char prepare = 0, columns = 0, finish = 0;  // for their addresses
+// Their addresses.
+const char prepare = 0, columns = 0, hopper = 0, plans = 0, finish = 0;
 
 const Kernel& FakeKernel(const char& function) {
   static const Kernel kernels[] = {
@@ -28,6 +33,16 @@ const Kernel& FakeKernel(const char& function) {
        .cols = 128,
        .threads = 32,
        .dim = 128},
+      {.name = "hopper",
+       .function = &hopper,
+       .rows = 64,
+       .cols = 128,
+       .threads = 32,
+       .dim = 64,
+       .needs_maps = true,
+       .dq_dim = 192,
+       .plan_bytes = 400},
+      {.name = "plans", .function = &plans, .threads = 32},
       {.name = "finish", .function = &finish, .rows = 128, .threads = 32}};
   for (const Kernel& kernel : kernels) {
     if (kernel.function == &function) return kernel;
@@ -40,8 +55,19 @@ const Kernel& FakeKernel(const char& function) {
 // In place of what is compiled for a GPU.
 const Kernel& PrepareRowsKernel(DType) { return FakeKernel(prepare); }
 const Kernel& FinishDqKernel() { return FakeKernel(finish); }
+const Kernel& sm90::PlanColumnsKernel() { return FakeKernel(plans); }
 const Kernel& sm80::FindBackwardKernel(DType, int64_t, int64_t, int) {
   return FakeKernel(columns);
+}
+const Kernel* sm90::FindBackward(const Problem& p) {
+  return p.head_dim == 64 ? &FakeKernel(hopper) : nullptr;
+}
+std::optional<sm90::TensorMaps> sm90::MakeBackwardMaps(
+    const BackwardArgs& args) {
+  if (args.problem.q.token_stride % 8 != 0) return std::nullopt;
+  TensorMaps made;
+  made.maps.resize(KMap(static_cast<int>(args.problem.kv.size())));
+  return made;
 }
 
 namespace {
@@ -103,12 +129,15 @@ class FusedBackwardTest : public ::testing::Test {
   std::unique_ptr<Workspace> workspace_;
 };
 
-// The kernels that were launched since the last call: p, c and f.
+// The kernels that were launched since the last call: p, c or th (what its
+// tiles are, first), and f.
 std::string Launched() {
   std::string kernels;
   for (const testing::FakeLaunch& launch : testing::TakeFakeLaunches()) {
     kernels += launch.kernel == &prepare   ? 'p'
                : launch.kernel == &columns ? 'c'
+               : launch.kernel == &plans   ? 't'
+               : launch.kernel == &hopper  ? 'h'
                : launch.kernel == &finish  ? 'f'
                                            : '?';
   }
@@ -134,6 +163,22 @@ TEST_F(FusedBackwardTest, LaunchesRowsThenColumnsThenTheEndOfDq) {
 TEST_F(FusedBackwardTest, ProblemsShareLaunches) {
   const Backward a(200), b(17), c(3000);
   ASSERT_TRUE(Enqueue({a.args, b.args, c.args}).ok());
+  EXPECT_EQ(Launched(), "pcf");
+}
+
+TEST_F(FusedBackwardTest, HoppersKernelRunsWhatItFindsInMemory) {
+  const Backward other(200), aligned(200, 300, 2, 64);
+  Backward misaligned(200, 300, 2, 64);
+  misaligned.args.problem.q.token_stride = 65;
+  ASSERT_TRUE(Enqueue({aligned.args}).ok());
+  EXPECT_EQ(Launched(), "pthf");
+  ASSERT_TRUE(Enqueue({misaligned.args}).ok());
+  EXPECT_EQ(Launched(), "pcf");
+  ASSERT_TRUE(Enqueue({aligned.args, misaligned.args}).ok());
+  EXPECT_EQ(Launched(), "pthcf");
+  ASSERT_TRUE(Enqueue({other.args}).ok());
+  EXPECT_EQ(Launched(), "pcf");
+  ASSERT_TRUE(Enqueue({aligned.args}, {.any_gpu = true}).ok());
   EXPECT_EQ(Launched(), "pcf");
 }
 
@@ -193,8 +238,10 @@ TEST_F(FusedBackwardTest, TakesNoMoreMemoryThanItSays) {
   constexpr int64_t kOthers = 2 * (int64_t{64} << 10);
   for (int64_t q_len : {1, 127, 128, 129, 1000, 10000}) {
     for (int64_t q_heads : {1, 7, 32}) {
-      for (int64_t dim : {64, 128}) {
-        const Backward backward(q_len, 300, q_heads, dim);
+      for (auto [dim, kv_len] : {std::pair<int64_t, int64_t>{64, 300},
+                                 {64, 1'000'000},
+                                 {128, 300}}) {
+        const Backward backward(q_len, kv_len, q_heads, dim);
         Workspace fresh(stream_);
         ASSERT_TRUE(EnqueueFusedBackward({&backward.args, 1},
                                          {.deterministic = true}, fresh)
@@ -202,7 +249,8 @@ TEST_F(FusedBackwardTest, TakesNoMoreMemoryThanItSays) {
         const int64_t says = FusedBackwardScratchBytes(backward.args.problem);
         EXPECT_LE(fresh.device_bytes(),
                   std::max(says, int64_t{64} << 10) + kOthers)
-            << q_len << " rows of " << q_heads << " heads of " << dim;
+            << q_len << " rows of " << q_heads << " heads of " << dim << ", "
+            << kv_len << " columns";
       }
     }
   }

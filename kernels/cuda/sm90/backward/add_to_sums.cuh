@@ -1,0 +1,34 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_ADD_TO_SUMS_CUH_
+#define ATTND_KERNELS_CUDA_SM90_BACKWARD_ADD_TO_SUMS_CUH_
+
+// From a consumer's part of dQ to the sums in memory.
+
+#include <cstdint>
+
+#include "kernels/cuda/dq_sum.cuh"
+#include "kernels/cuda/sm90/backward/shared.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// Adds 64 rows from `first_row` on and columns from `column` on, atomically;
+// nobody waits for it.
+template <class Config, int kCount>
+__device__ void AddToSums(const RowTile& tile, int first_row, int column,
+                          const float (&d_q)[kCount]) {
+  const int row = first_row + threadIdx.x % 128 / 32 * 16;
+  const uint64_t to = ptx::GlobalAddress(
+      tile.sums + DqBlock(row, column, Config::kDqDim) + threadIdx.x % 32 * 4);
+#pragma unroll
+  for (int n = 0; n < kCount / 4; n += 2) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int at = 4 * n + 2 * r;
+      ptx::AddGlobal(to + (n / 2 * 256 + r * 128) * sizeof(float), d_q[at],
+                     d_q[at + 1], d_q[at + 4], d_q[at + 5]);
+    }
+  }
+}
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_BACKWARD_ADD_TO_SUMS_CUH_

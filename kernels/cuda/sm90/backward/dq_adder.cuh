@@ -1,0 +1,127 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_DQ_ADDER_CUH_
+#define ATTND_KERNELS_CUDA_SM90_BACKWARD_DQ_ADDER_CUH_
+
+// dQ on its way to the sums through shared memory, from where the copy engine
+// adds it: consumers do not wait for memory.
+
+#include <cstdint>
+
+#include "kernels/cuda/dq_sum.cuh"
+#include "kernels/cuda/sm90/backward/block_walk.cuh"
+#include "kernels/cuda/sm90/backward/row_walk.cuh"
+#include "kernels/cuda/turns.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// A warp's part, to where `to` begins, as the sums lie.
+template <int kCount>
+__device__ void StageDq(const float (&d_q)[kCount], int lane, float* to) {
+  auto* quads = reinterpret_cast<float4*>(to) + lane;
+#pragma unroll
+  for (int n = 0; n < kCount / 8; ++n) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int at = 8 * n + 2 * r;
+      quads[64 * n + 32 * r] =
+          make_float4(d_q[at], d_q[at + 1], d_q[at + 4], d_q[at + 5]);
+    }
+  }
+}
+
+// The producer that has what consumers put there added to the sums, a thread;
+// where sums must be the same each time, in turns (turns.cuh).
+template <class Config>
+class DqAdder {
+ public:
+  static constexpr int kRows = Config::kRows;
+
+  __device__ explicit DqAdder(BackwardShared<Config>& shared)
+      : shared_(shared) {}
+
+  __device__ void Run() {
+    BlockWalk<Config> blocks(shared_);
+    while (const ColumnBlock* block = blocks.Next()) {
+      RowWalk<kRows> walk(*block);
+      if (shared_.in_turns) {
+        AddInTurns(*block, walk);
+      } else {
+#pragma unroll 1
+        for (; !walk.done(*block); walk.Next(*block)) {
+          Add(*block, walk);
+          Leave();
+        }
+      }
+      blocks.Leave();
+    }
+  }
+
+ private:
+  __device__ void AddInTurns(const ColumnBlock& block, RowWalk<kRows>& walk) {
+    bool begun = false;  // whether the turn is known to have
+#pragma unroll 1
+    while (!walk.done(block)) {
+      if (!begun) WaitForTurn(Counter(block, walk), Turn(block, walk));
+      ptx::FenceAsyncProxyGlobal();
+      Add(block, walk);
+      RowWalk<kRows> next = walk;
+      next.Next(block);
+      // Memory is far: one look while the sums are on their way.
+      begun = !next.done(block) &&
+              cuda::ptx::LoadAcquire(Counter(block, next)) == Turn(block, next);
+      Leave();
+      ptx::WaitForStores<false>();
+      EndTurn(Counter(block, walk), Turn(block, walk));
+      walk = next;
+    }
+  }
+
+  // Has the copy engine begin with a tile.
+  __device__ void Add(const ColumnBlock& block,
+                      const RowWalk<kRows>& walk) const {
+#pragma unroll 1
+    for (int c = 0; c < Config::kConsumers; ++c) {
+      ptx::BarrierWait(ptx::SharedAddress(ring(c).full), place_.parity());
+      AddPart(block, walk, c);
+    }
+  }
+  // Tells consumers when it has been read.
+  __device__ void Leave() {
+    ptx::WaitForStores<true>();
+#pragma unroll 1
+    for (int c = 0; c < Config::kConsumers; ++c) {
+      ptx::BarrierArrive(ptx::SharedAddress(ring(c).empty));
+    }
+    place_.Next();
+  }
+  __device__ Ring<1>& ring(int c) const { return shared_.exchange.dq_rings[c]; }
+  // A consumer's part.
+  __device__ void AddPart(const ColumnBlock& block, const RowWalk<kRows>& walk,
+                          int c) const {
+    float* sums =
+        block.sums + int64_t{walk.padded_row(block)} * Config::kDqDim +
+        DqBlock(Config::DqRow(c), Config::DqColumn(c), Config::kDqDim);
+#pragma unroll 1
+    for (int warp = 0; warp < 4; ++warp) {
+      ptx::BulkAdd(sums, ptx::SharedAddress(shared_.d_q[c][warp]),
+                   Config::kWarpDqFloats * sizeof(float));
+      sums += 16 * Config::kDqDim;
+    }
+    ptx::CommitStores();
+  }
+  __device__ static uint32_t* Counter(const ColumnBlock& block,
+                                      const RowWalk<kRows>& walk) {
+    return block.turns + walk.padded_row(block) / kTurnRows;
+  }
+  __device__ static uint32_t Turn(const ColumnBlock& block,
+                                  const RowWalk<kRows>& walk) {
+    return block.turns_until[walk.row() / kTurnRows] - 1 -
+           block.columns.first / Config::kClusterCols;
+  }
+
+  BackwardShared<Config>& shared_;
+  RingPlace<1> place_;
+};
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_BACKWARD_DQ_ADDER_CUH_

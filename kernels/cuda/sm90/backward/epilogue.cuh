@@ -1,0 +1,72 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_EPILOGUE_CUH_
+#define ATTND_KERNELS_CUDA_SM90_BACKWARD_EPILOGUE_CUH_
+
+// From accumulators to dK and dV in memory.
+
+#include <cstdint>
+
+#include "kernels/cuda/row.cuh"
+#include "kernels/cuda/sm90/backward/tile.cuh"
+#include "kernels/cuda/sm90/store_row.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// A warp's 16 rows of one of them, of which `first` is the block's; those past
+// the sequence's length are 0.
+template <class T, int kCount>
+__device__ void StoreTokens(const ColumnBlock& block, const TensorView& view,
+                            int dim, float scale, int first, int lane,
+                            float (&x)[kCount]) {
+  if (view.data == nullptr) return;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    const int row = first + lane / 4 + 8 * (i % 4 / 2);
+    x[i] = row < block.columns.valid ? x[i] * scale : 0.0f;
+  }
+  const int64_t at = block.b * view.batch_stride +
+                     block.kv_head * view.head_stride +
+                     block.columns.first * view.token_stride;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int row = first + lane / 4 + 8 * r;
+    const bool stored = row < block.columns.stored;
+    if (view.dtype == DType::kF32) {
+      float* to = static_cast<float*>(view.data) + at + row * view.token_stride;
+      if (stored) StoreElements(x, r, to, dim, lane);
+      continue;
+    }
+    T* tensor = static_cast<T*>(view.data) + at;
+    T* to = tensor + row * view.token_stride;
+    if (IsAligned(tensor, view.token_stride)) {
+      StorePairs(x, r, to, stored, dim, lane);
+    } else if (stored) {
+      StoreElements(x, r, to, dim, lane);
+    }
+  }
+}
+
+// (E13)
+template <class T, int kCount>
+__device__ void StoreDv(const ColumnBlock& block, int first, int lane,
+                        float (&d_v)[kCount]) {
+  StoreTokens<T>(block, block.d_v, block.value_dim, 1.0f, first, lane, d_v);
+}
+// (E18)
+template <class T, int kCount>
+__device__ void StoreDk(const ColumnBlock& block, int first, int lane,
+                        float (&d_k)[kCount]) {
+  StoreTokens<T>(block, block.d_k, block.head_dim, block.scale, first, lane,
+                 d_k);
+}
+
+template <class Config>
+__device__ void StoreColumns(const ColumnBlock& block, int first, int lane,
+                             float (&d_k)[Config::kDim / 2],
+                             float (&d_v)[Config::kValueDim / 2]) {
+  StoreDv<typename Config::T>(block, first, lane, d_v);
+  StoreDk<typename Config::T>(block, first, lane, d_k);
+}
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_BACKWARD_EPILOGUE_CUH_

@@ -1,0 +1,144 @@
+// Says of every block of columns of a launch what there is to know of it, for
+// the kernel after this one, whose producers have no registers to find it out.
+
+#include <cstdint>
+
+#include "kernels/cuda/gradient.h"
+#include "kernels/cuda/open_tile.cuh"
+#include "kernels/cuda/score.cuh"
+#include "kernels/cuda/sm90/backward/tile.cuh"
+#include "kernels/cuda/sm90/kernels.h"
+#include "kernels/cuda/visits.h"
+
+namespace attnd::cuda::sm90 {
+namespace {
+
+constexpr int kThreads = 32;
+
+// Where a tile lies: in which segment, and which of its blocks it is.
+struct SegmentPlace {
+  int segment;
+  int block;
+};
+// `n`: of the blocks of all segments, `cols` columns each.
+__device__ SegmentPlace PlaceOf(const Sequence& sequence, int64_t n,
+                                int64_t cols) {
+  int segment = 0;
+  while (true) {
+    const int64_t blocks = (sequence.segment(segment).len + cols - 1) / cols;
+    if (n < blocks) return {segment, static_cast<int>(n)};
+    n -= blocks;
+    ++segment;
+  }
+}
+
+// `cols` columns from `first` on.
+__device__ Columns ColumnsFrom(const Sequence& sequence, int segment, int first,
+                               int cols) {
+  const auto within = [&](int64_t len) {
+    return static_cast<int>(min(max(len - first, int64_t{0}), int64_t{cols}));
+  };
+  return {first, within(sequence.Len(segment)),
+          within(sequence.segment(segment).len)};
+}
+
+__device__ void PutTensors(const DeviceProblem& p, const DeviceGradients& g,
+                           const Sequence& sequence, int segment,
+                           ColumnBlock& block) {
+  const DeviceSegment& from = sequence.segment(segment);
+  const auto& gradients =
+      At<DeviceSegmentGradients>(sequence.blob, g.segments)[segment];
+  block.q = p.q;
+  block.d_o = g.d_o;
+  block.k = from.k;
+  block.v = from.v;
+  block.d_k = gradients.dk;
+  block.d_v = gradients.dv;
+  block.head_dim = p.head_dim;
+  block.value_dim = p.value_dim;
+}
+
+__device__ void PutScratch(const LaunchParams& params, const DeviceProblem& p,
+                           const DeviceGradients& g, int64_t b, int segment,
+                           ColumnBlock& block) {
+  float* scratch = params.scratch;
+  auto* words = reinterpret_cast<uint32_t*>(scratch);
+  block.lse = scratch + g.lse_at;
+  block.delta = scratch + g.delta_at;
+  block.sums = scratch + g.dq_at;
+  block.turns = words + g.turns_at;
+  block.turns_until =
+      words + g.turns_until_at +
+      (b * p.num_segments + segment) * g.padded_rows / kTurnRows;
+  block.huge = words + g.huge_at;
+  block.padded_rows = static_cast<int>(g.padded_rows);
+  block.first_padded_head = static_cast<int>(b * p.q_heads);
+}
+
+// The blocks of rows that see the cluster's columns, `cols` from `first` on:
+// its blocks visit the same.
+__device__ void PutRows(const Sequence& sequence, int segment, int64_t first,
+                        int cols, int rows, ColumnBlock& block) {
+  block.intervals = sequence.Intervals(segment);
+  const Interval visited = RowBlocksOf(block.intervals, first, cols, rows);
+  const Interval clear =
+      RowBlocksWithoutMask(block.intervals, first, cols, rows);
+  block.begin = static_cast<int>(visited.lo);
+  block.end = static_cast<int>(visited.hi);
+  block.clear_begin = static_cast<int>(clear.lo);
+  block.clear_end = static_cast<int>(clear.hi);
+  block.q_len = static_cast<int>(sequence.q_len);
+  block.stored_rows = static_cast<int>(sequence.problem->q_len);
+}
+
+// A block of threads for each tile, and one of them for each block of the
+// cluster that will have it.
+__global__ void __launch_bounds__(kThreads)
+    PlanColumns(const __grid_constant__ LaunchParams params) {
+  __shared__ TileDescription description;
+  const int64_t tile = params.first_tile + blockIdx.x;
+  const OpenTile open = FindTile<kThreads>(params, tile, description);
+  const std::byte* blob = BlobOf(params);
+  const DeviceProblem& p = *open.problem;
+  const auto& g = *At<DeviceGradients>(blob, open.gradients);
+  const int cluster = g.cluster, rank = threadIdx.x;
+  if (rank >= cluster) return;
+  const Quotient place = Divide(open.index, open.row_blocks);
+  const Quotient head =
+      Divide(place.quotient, static_cast<uint32_t>(p.kv_heads));
+  const Sequence sequence = open.sequence(blob, head.quotient);
+  // Where turns are taken a head's last columns come first; else its first,
+  // which most rows see if the mask is causal.
+  const auto [segment, n] = PlaceOf(
+      sequence,
+      g.deterministic ? open.row_blocks - 1 - place.remainder : place.remainder,
+      g.turn_cols);
+  const int cols = g.turn_cols / cluster, first = n * g.turn_cols;
+  ColumnBlock& block = PlansOf(params)[tile * cluster + rank];
+  PutTensors(p, g, sequence, segment, block);
+  PutScratch(params, p, g, sequence.b, segment, block);
+  PutRows(sequence, segment, first, g.turn_cols, g.turn_rows, block);
+  block.columns = ColumnsFrom(sequence, segment, first + rank * cols, cols);
+  block.other =
+      ColumnsFrom(sequence, segment, first + (cluster - 1 - rank) * cols, cols);
+  block.maps = open.maps;
+  block.b = static_cast<int>(sequence.b);
+  block.kv_head = static_cast<int>(head.remainder);
+  block.first_head = static_cast<int>(head.remainder * p.group);
+  block.group = static_cast<int>(p.group);
+  block.segment = segment;
+  block.scale = p.scale;
+  block.factor = p.scale * kLog2e;
+}
+
+}  // namespace
+
+const Kernel& PlanColumnsKernel() {
+  static const Kernel kernel = {
+      .name = "cuda/sm90/plan_columns",
+      .function = reinterpret_cast<const void*>(&PlanColumns),
+      .threads = kThreads};
+  return kernel;
+}
+
+}  // namespace attnd::cuda::sm90

@@ -1,0 +1,134 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_SCORES_CUH_
+#define ATTND_KERNELS_CUDA_SM90_BACKWARD_SCORES_CUH_
+
+// From S to P, both transposed: [64 columns, kRows], of which a thread has two
+// columns, eight apart, and of every eight rows two that are neighbours.
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/score.cuh"
+#include "kernels/cuda/sm90/backward/tile.cuh"
+#include "kernels/cuda/sm90/ptx.cuh"
+#include "kernels/mask.h"
+
+namespace attnd::cuda::sm90 {
+
+// The rows that see a column: `count` of them from row `first` on.
+struct SeenBy {
+  int first;
+  uint32_t count;
+};
+
+// Says so of a warp's 16 columns, `column` and those after it. For all lanes.
+__device__ inline void FindRowsThatSee(const RowIntervals& intervals,
+                                       int64_t column, int lane,
+                                       SeenBy* columns) {
+  if (lane < 16) {
+    const Interval rows = intervals.RowsThatSee(column + lane, column + lane);
+    columns[lane] = {static_cast<int>(rows.lo),
+                     static_cast<uint32_t>(rows.size())};
+  }
+  __syncwarp();  // all see it
+}
+
+// -inf where a row does not see a column. `columns`: the thread's first; `row`:
+// the tile's.
+template <int kRows>
+__device__ void MaskScores(const SeenBy* columns, int row, int lane,
+                           float (&s)[kRows / 2]) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const SeenBy rows = columns[8 * r];
+    const int first = row + 2 * (lane % 4) - rows.first;
+#pragma unroll
+    for (int n = 0; n < kRows / 8; ++n) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        if (static_cast<uint32_t>(first + 8 * n + i) >= rows.count)
+          s[4 * n + 2 * r + i] = -INFINITY;
+      }
+    }
+  }
+}
+
+// Products that may be out of range become scores in units of log2, (E2), with
+// the roundings of forward.
+template <int kRows>
+__device__ void ScoreHuge(float scale, float (&s)[kRows / 2]) {
+  const ScoreRule rule = {scale, 0.0f, nullptr, 0, DType::kF32};
+#pragma unroll
+  for (float& x : s) x = rule.Log2(x, 0, 0);
+}
+
+// Scores of a tile that has flags: gives what is left to multiply them by.
+// `columns`: as of MaskScores.
+template <int kRows>
+__device__ float RareScores(const ColumnBlock& block, const RowTile& tile,
+                            const SeenBy* columns, int lane,
+                            float (&s)[kRows / 2]) {
+  float factor = block.factor;
+  if (tile.flags & RowTile::kHuge) {
+    ScoreHuge<kRows>(block.scale, s);
+    factor = 1.0f;
+  }
+  if (tile.flags & RowTile::kMasked)
+    MaskScores<kRows>(columns, tile.first, lane, s);
+  return factor;
+}
+
+// Values of rows, LSE or delta, that belong to what a thread has of a tile: of
+// every eight rows two.
+template <int kRows>
+class RowValues {
+ public:
+  __device__ RowValues(const float* rows, int lane) {
+#pragma unroll
+    for (int n = 0; n < kRows / 8; ++n) {
+      of_[n] = *reinterpret_cast<const float2*>(&rows[8 * n + 2 * (lane % 4)]);
+    }
+  }
+  __device__ const float2& operator[](int n) const { return of_[n]; }
+
+ private:
+  float2 of_[kRows / 8];
+};
+
+// (E12): scores, that are to be multiplied by `factor`, become P.
+// The first rows' LSE may have been read before.
+template <int kRows, int kEarlyRows>
+__device__ void Exponentiate(const float (&lse)[kRows],
+                             const RowValues<kEarlyRows>& early_lse,
+                             float factor, int lane, float (&s)[kRows / 2]) {
+#pragma unroll
+  for (int n = 0; n < kRows / 8; ++n) {
+    const float2 of =
+        n < kEarlyRows / 8 ? early_lse[n] : RowValues<8>(&lse[8 * n], lane)[0];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float* x = &s[4 * n + 2 * r];
+      x[0] = ptx::Exp2(fmaf(x[0], factor, -of.x));
+      x[1] = ptx::Exp2(fmaf(x[1], factor, -of.y));
+    }
+  }
+}
+
+// What each row has, where the row's scores are.
+template <int kRows>
+__device__ void SpreadOverColumns(const float (&rows)[kRows], int lane,
+                                  float (&s)[kRows / 2]) {
+  const RowValues<kRows> values(rows, lane);
+#pragma unroll
+  for (int n = 0; n < kRows / 8; ++n) {
+    const float2 of = values[n];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      s[4 * n + 2 * r] = of.x;
+      s[4 * n + 2 * r + 1] = of.y;
+    }
+  }
+}
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_BACKWARD_SCORES_CUH_

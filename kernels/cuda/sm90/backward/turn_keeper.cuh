@@ -1,0 +1,83 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_TURN_KEEPER_CUH_
+#define ATTND_KERNELS_CUDA_SM90_BACKWARD_TURN_KEEPER_CUH_
+
+// Those who take turns at dQ on behalf of consumers, where results must be the
+// same each time (turns.cuh): consumers never wait for what they have added to
+// get to memory, and learn in shared memory that it is their turn.
+
+#include <cstdint>
+
+#include "kernels/cuda/sm90/backward/block_walk.cuh"
+#include "kernels/cuda/sm90/backward/row_walk.cuh"
+#include "kernels/cuda/turns.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// For two threads: the one takes the block's turns, the other ends them.
+template <class Config>
+class TurnKeeper {
+ public:
+  static constexpr int kRows = Config::kRows;
+
+  __device__ explicit TurnKeeper(BackwardShared<Config>& shared)
+      : shared_(shared), turns_(shared.turns) {}
+
+  __device__ void TakeTurns() {
+    ForEachTile([this](uint32_t* counter, uint32_t turn) {
+      const int i = place_.index();
+      Wait(turns_.over[i], place_.parity() ^ 1);
+      WaitForTurn(counter, turn);
+      Arrive(turns_.taken[i]);
+    });
+  }
+
+  __device__ void EndTurns() {
+    ForEachTile([this](uint32_t* counter, uint32_t turn) {
+      const int i = place_.index();
+      Wait(turns_.added[i], place_.parity());
+      EndTurn(counter, turn);
+      Arrive(turns_.over[i]);
+    });
+  }
+
+ private:
+  // Of all blocks of columns: what says whose turn it is, and which is the
+  // block's.
+  template <class Act>
+  __device__ void ForEachTile(const Act& act) {
+    BlockWalk<Config> blocks(shared_);
+    while (const ColumnBlock* block = blocks.template Next<true>()) {
+#pragma unroll 1
+      for (RowWalk<kRows> walk(*block); !walk.done(*block); walk.Next(*block)) {
+        act(Counter(*block, walk), Turn(*block, walk));
+        place_.Next();
+      }
+      blocks.Leave();
+    }
+  }
+  __device__ uint32_t* Counter(const ColumnBlock& block,
+                               const RowWalk<kRows>& walk) const {
+    // Each block of a cluster has columns of dQ of its own.
+    const uint32_t rank = Config::kCluster == 1 ? 0 : ptx::ClusterRank();
+    return block.turns + walk.padded_row(block) / kTurnRows + rank;
+  }
+  __device__ uint32_t Turn(const ColumnBlock& block,
+                           const RowWalk<kRows>& walk) const {
+    return block.turns_until[walk.row() / kTurnRows] - 1 -
+           block.columns.first / Config::kClusterCols;
+  }
+  __device__ static void Wait(uint64_t& barrier, uint32_t parity) {
+    ptx::BarrierPoll(ptx::SharedAddress(&barrier), parity);
+  }
+  __device__ static void Arrive(uint64_t& barrier) {
+    ptx::BarrierArrive(ptx::SharedAddress(&barrier));
+  }
+
+  BackwardShared<Config>& shared_;
+  Turns<Config::kStages>& turns_;
+  RingPlace<Config::kStages> place_;
+};
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_BACKWARD_TURN_KEEPER_CUH_

@@ -1,0 +1,287 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_CONSUMER_CUH_
+#define ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_CONSUMER_CUH_
+
+// The consumers of large dims, where dK and dV of 64 columns fill the registers
+// of two warpgroups. They share a block's columns: one has S, P and dV, the
+// other dP, dS and dK (wide_roles.cuh), and each has half of dQ's columns. P
+// goes from one to the other, dS to both, through shared memory. Products run
+// while other units work on what the ones before have given, here of the first,
+// while the second does the same with dP, dS and dK:
+//
+//   tensor cores    dQ (i-1) │ dV (i)   dQ (i-1), S (i+1)  │ dQ (i) ...
+//   the others         P (i) │ add dQ (i-1)   add dQ (i-1) │  P (i+1) ...
+
+#include <cstdint>
+
+#include "kernels/cuda/sm90/backward/add_to_sums.cuh"
+#include "kernels/cuda/sm90/backward/block_walk.cuh"
+#include "kernels/cuda/sm90/backward/products.cuh"
+#include "kernels/cuda/sm90/backward/shared.cuh"
+#include "kernels/cuda/sm90/backward/wide_roles.cuh"
+#include "kernels/cuda/sm90/uniform.cuh"
+
+namespace attnd::cuda::sm90 {
+
+template <class Config, class Role>
+class WideConsumer {
+ public:
+  using T = typename Config::T;
+  static constexpr int kRows = Config::kRows, kCols = Config::kCols;
+
+  __device__ explicit WideConsumer(BackwardShared<Config>& shared)
+      : shared_(shared), role_(shared), in_turns_(Uniform(shared.in_turns)) {}
+
+  __device__ void Run() {
+    BlockWalk<Config> blocks(shared_);
+    while (const ColumnBlock* block = blocks.Next()) {
+      role_.Open(*block);
+      Sums sums;
+#pragma unroll
+      for (float& x : sums) x = 0.0f;
+      WaitFor(shared_.k_full, blocks.parity());
+      WaitFor(shared_.v_full, blocks.parity());
+      if constexpr (kPaired)
+        WaitFor(shared_.exchange.other_k_full, blocks.parity());
+      const int tiles = Uniform(block->tiles());
+      if (tiles > 0) Loop(tiles, sums);
+      WarpArrives(shared_.columns_empty);
+      role_.Store(sums);
+      blocks.LeaveTogether();
+    }
+    // Until both are here, the cluster's other block may still reach for what
+    // this one has in shared memory.
+    if constexpr (kPaired) {
+      ptx::ClusterArrive();
+      ptx::ClusterWait();
+    }
+  }
+
+ private:
+  using S = float[kRows / 2];             // S and P, or dP and dS: [64, kRows]
+  using A = uint32_t[kRows / 4];          // rounded
+  using Sums = float[Role::kSumDim / 2];  // dV or dK
+  using Place = RingPlace<Role::kStages>;
+  using SumPlace = RingPlace<Role::kSumStages>;
+  static constexpr bool kPaired = Config::kCluster == 2;
+
+  // A consumer has dQ's columns in two parts, neither of which lies in two
+  // panels of K: the first or the last 64, and half of those between. In a
+  // cluster it has one panel.
+  static constexpr int kParts[] = {64, (Config::kDqDim - 128) / 2};
+  static constexpr int kPartAt[] = {Role::kNumber * (Config::kDqDim - 64),
+                                    64 + Role::kNumber* kParts[1]};
+  // The same registers have the one and then the other, if they are alike.
+  static constexpr bool kAlike = kPaired || kParts[0] == kParts[1];
+  using DQ = float[kAlike ? 1 : 2][kParts[0] / 2];
+  template <int kPart>
+  __device__ static auto& Part(DQ& d_q) {
+    return reinterpret_cast<float(&)[kParts[kPart] / 2]>(
+        d_q[kAlike ? 0 : kPart]);
+  }
+
+  // As many tiles of rows.
+  __device__ void Loop(uint32_t tiles, Sums& sums) {
+    uint32_t i = end_;
+    end_ += tiles;
+    S s;
+    StartScores(i, s);
+    ptx::WgmmaWait<0>();
+    ptx::Pin(s);
+    {
+      A a;
+      role_.Transform(i, s, a);
+      StartSums(i, a, sums);
+      StartScores(i + 1, s);
+      ptx::WgmmaWait<0>();
+      ptx::Pin(sums);
+      ptx::Pin(a);
+      ptx::Pin(s);
+      WarpArrives(role_.sum_ring().empty[SumPlace(i).index()]);
+    }
+#pragma unroll 1
+    for (++i; i != end_; ++i) {
+      if constexpr (kPaired) {
+        PairedStep(i, s, sums);
+      } else {
+        Step(i, s, sums);
+      }
+    }
+    Finish(i - 1);
+  }
+
+  // A tile of rows, of which the scores are there, and dQ of the tile before.
+  __device__ void Step(uint32_t i, S& s, Sums& sums) {
+    const RowTile& before = shared_.tiles[(i - 1) % Config::kTiles];
+    A a;
+    DQ d_q;
+    StartDq<0>(i - 1, d_q);
+    role_.Transform(i, s, a);
+    StartSums(i, a, sums);
+    ptx::WgmmaWait<1>();  // the first part of dQ
+    ptx::Pin(Part<0>(d_q));
+    TakeTurn(i - 1);
+    Add<0>(before, d_q);
+    StartDq<1>(i - 1, d_q);
+    StartScores(i + 1, s);
+    ptx::WgmmaWait<1>();  // the sums, and the second part of dQ
+    ptx::Pin(sums);
+    ptx::Pin(a);
+    ptx::Pin(Part<1>(d_q));
+    LeaveDs(i - 1);
+    WarpArrives(role_.sum_ring().empty[SumPlace(i).index()]);
+    Add<1>(before, d_q);
+    LeaveTurn(i - 1);
+    ptx::WgmmaWait<0>();  // the next scores
+    ptx::Pin(s);
+  }
+
+  // The same where a cluster finds dQ together.
+  __device__ void PairedStep(uint32_t i, S& s, Sums& sums) {
+    A a;
+    DQ d_q;
+    StartDq<0>(i - 1, d_q);
+    role_.Transform(i, s, a);
+    StartSums(i, a, sums);
+    if constexpr (Role::kNumber == 0) {
+      StartScores(i + 1, s);
+      ptx::WgmmaWait<1>();  // dQ and the sums
+      ptx::Pin(Part<0>(d_q));
+      ptx::Pin(sums);
+      ptx::Pin(a);
+      WarpArrives(role_.sum_ring().empty[SumPlace(i).index()]);
+      LeaveDs(i - 1);
+      AddInTurn(i - 1, d_q);
+    } else {
+      ptx::WgmmaWait<1>();  // dQ
+      ptx::Pin(Part<0>(d_q));
+      LeaveDs(i - 1);
+      AddInTurn(i - 1, d_q);
+      ptx::WgmmaWait<0>();  // the sums
+      ptx::Pin(sums);
+      ptx::Pin(a);
+      WarpArrives(role_.sum_ring().empty[SumPlace(i).index()]);
+      // Only now, as dO of the next tile comes late: there is place for one,
+      // which the other consumer has just used.
+      StartScores(i + 1, s);
+    }
+    ptx::WgmmaWait<0>();  // the next scores
+    ptx::Pin(s);
+  }
+  __device__ void AddInTurn(uint32_t i, DQ& d_q) const {
+    TakeTurn(i);
+    Add<0>(shared_.tiles[i % Config::kTiles], d_q);
+    LeaveTurn(i);
+  }
+
+  // dQ of the last tile.
+  __device__ void Finish(uint32_t i) {
+    const RowTile& last = shared_.tiles[i % Config::kTiles];
+    DQ d_q;
+    TakeTurn(i);
+    StartDq<0>(i, d_q);
+    ptx::WgmmaWait<0>();
+    ptx::Pin(Part<0>(d_q));
+    Add<0>(last, d_q);
+    if constexpr (!kPaired) {
+      StartDq<1>(i, d_q);
+      ptx::WgmmaWait<0>();
+      ptx::Pin(Part<1>(d_q));
+      Add<1>(last, d_q);
+    }
+    LeaveDs(i);
+    LeaveTurn(i);
+  }
+
+  // (E1) or (E14) of a tile, once it is there; of whatever there is, if there
+  // is no such tile.
+  __device__ void StartScores(uint32_t i, S& s) const {
+    const Place place(i);
+    if (i != end_)
+      WaitFor(role_.row_ring().full[place.index()], place.parity());
+    StartRowsByRows<T, Role::kDepth, kCols, kRows>(
+        Tile(role_.columns()), Tile(role_.rows(place.index())), s);
+  }
+  // (E13) or (E18).
+  __device__ void StartSums(uint32_t i, A& a, Sums& sums) const {
+    const SumPlace place(i);
+    WaitFor(role_.sum_ring().full[place.index()], place.parity());
+    StartAddToColumns<T, kRows, Role::kSumDim>(
+        a, Tile(role_.sum_rows(place.index())), sums);
+  }
+  // (E17), once all of dS is there.
+  template <int kPart>
+  __device__ void StartDq(uint32_t i, DQ& d_q) const {
+    const RingPlace<2> place(i);
+    if (kPart == 0)
+      WaitFor(shared_.exchange.ds_ring.full[place.index()], place.parity());
+    if constexpr (kPaired) {
+      WaitFor(shared_.exchange.other_ds_full[place.index()], place.parity());
+      StartRowsByColumns<T, kCols, kRows, kParts[kPart]>(
+          Tile(shared_.d_s[place.index()]),
+          Tile(shared_.k) + PairedColumn() / 64 * kCols * 128,
+          Tile(shared_.other_ds[place.index()]),
+          Tile(shared_.other_k) + Role::kNumber * kCols * 128,
+          Part<kPart>(d_q));
+    } else {
+      constexpr int kColumn = kPartAt[kPart];
+      StartRowsByColumns<T, kCols, kRows, kParts[kPart]>(
+          Tile(shared_.d_s[place.index()]),
+          Tile(shared_.k) + kColumn / 64 * kCols * 128 + kColumn % 64 * 2,
+          Part<kPart>(d_q));
+    }
+  }
+  template <int kPart>
+  __device__ void Add(const RowTile& tile, DQ& d_q) const {
+    if constexpr (kPaired) {
+      AddToSums<Config>(tile, 0, PairedColumn(), Part<kPart>(d_q));
+    } else {
+      AddToSums<Config>(tile, 0, kPartAt[kPart], Part<kPart>(d_q));
+    }
+  }
+  // The first of dQ's columns that this consumer has, in a cluster.
+  __device__ static int PairedColumn() {
+    return 64 * (Config::kOtherPanels * ptx::ClusterRank() + Role::kNumber);
+  }
+  // Tells those who write dS, of this block and of the cluster's other, that
+  // this warp has read it.
+  __device__ void LeaveDs(uint32_t i) const {
+    uint64_t& empty = shared_.exchange.ds_ring.empty[i % 2];
+    WarpArrives(empty);
+    if constexpr (kPaired) {
+      if (threadIdx.x % 32 == 0) {
+        ptx::BarrierArriveCluster(ptx::ClusterAddress(
+            ptx::SharedAddress(&empty), ptx::ClusterRank() ^ 1));
+      }
+    }
+  }
+
+  // Where a product finds a tile: in a cluster, addresses also say whose.
+  __device__ static uint32_t Tile(const std::byte* tile) {
+    const uint32_t address = ptx::SharedAddress(tile);
+    return kPaired ? address & 0x3ffff : address;
+  }
+  __device__ static void WaitFor(uint64_t& barrier, uint32_t parity) {
+    ptx::BarrierWait(ptx::SharedAddress(&barrier), parity);
+  }
+  // The block's turn at the sums of dQ of a tile.
+  __device__ void TakeTurn(uint32_t i) const {
+    if (!in_turns_) [[likely]]
+      return;
+    const RingPlace<Config::kStages> place(i);
+    WaitFor(shared_.turns.taken[place.index()], place.parity());
+  }
+  __device__ void LeaveTurn(uint32_t i) const {
+    if (!in_turns_) [[likely]]
+      return;
+    WarpArrives(shared_.turns.added[i % Config::kStages]);
+  }
+
+  BackwardShared<Config>& shared_;
+  Role role_;
+  const bool in_turns_;
+  uint32_t end_ = 0;  // of the block's tiles, among all that there were
+};
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_CONSUMER_CUH_

@@ -1,0 +1,177 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_ROLES_CUH_
+#define ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_ROLES_CUH_
+
+// What each of the two consumers that share a block's columns does on its own:
+// one finds P from S and sums up dV, the other finds dS from dP and sums up dK.
+// Both have tiles transposed, [64 columns, kRows], thread for thread alike.
+
+#include <cstdint>
+
+#include "kernels/cuda/sm90/backward/epilogue.cuh"
+#include "kernels/cuda/sm90/backward/products.cuh"
+#include "kernels/cuda/sm90/backward/scores.cuh"
+#include "kernels/cuda/sm90/backward/shared.cuh"
+#include "kernels/cuda/stagger.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// Tells who waits for `barrier` that this warp has come here.
+__device__ inline void WarpArrives(uint64_t& barrier) {
+  Stagger();
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) ptx::BarrierArrive(ptx::SharedAddress(&barrier));
+}
+
+// (E12) and (E13).
+template <class Config>
+class ScoresRole {
+ public:
+  using T = typename Config::T;
+  static constexpr int kNumber = 0;
+  static constexpr int kRows = Config::kRows;
+  static constexpr int kDepth = Config::kDim;           // of S = K Q^T
+  static constexpr int kSumDim = Config::kValueDim;     // of dV = P^T dO
+  static constexpr int kStages = Config::kStages;       // of row_ring()
+  static constexpr int kSumStages = Config::kDoStages;  // of sum_ring()
+
+  __device__ explicit ScoresRole(BackwardShared<Config>& shared)
+      : shared_(shared),
+        lane_(threadIdx.x % 32),
+        warp_(threadIdx.x % 128 / 32) {}
+
+  __device__ void Open(const ColumnBlock& block) {
+    block_ = &block;
+    FindRowsThatSee(block.intervals, block.columns.first + 16 * warp_, lane_,
+                    &shared_.seen_by[16 * warp_]);
+  }
+
+  __device__ const std::byte* columns() const { return shared_.k; }
+  __device__ const std::byte* rows(int i) const { return shared_.q[i]; }
+  __device__ auto& row_ring() const { return shared_.q_ring; }
+  __device__ const std::byte* sum_rows(int i) const { return shared_.d_o[i]; }
+  __device__ auto& sum_ring() const { return shared_.do_ring; }
+
+  // P from S of tile `count`, rounded, and as it is for the other consumer.
+  __device__ void Transform(uint32_t count, float (&s)[kRows / 2],
+                            uint32_t (&p)[kRows / 4]) const {
+    const RingPlace<Config::kStages> place(count);
+    const RowTile& tile = shared_.tiles[count % Config::kTiles];
+    float factor = block_->factor;
+    if (tile.flags != 0) [[unlikely]]
+      factor = RareScores<kRows>(
+          *block_, tile, &shared_.seen_by[16 * warp_ + lane_ / 4], lane_, s);
+    const auto& lse = shared_.lse[place.index()];
+    Exponentiate(lse, RowValues<8>(lse, lane_), factor, lane_, s);
+    const RingPlace<1> handed(count);
+    Ring<1>& ring = shared_.exchange.p_rings[warp_];
+    // The other's warp has read what there was.
+    ptx::BarrierWait(ptx::SharedAddress(ring.empty), handed.parity() ^ 1);
+#pragma unroll
+    for (int n = 0; n < kRows / 8; ++n) {
+      shared_.p[warp_][n][lane_] =
+          make_float4(s[4 * n], s[4 * n + 1], s[4 * n + 2], s[4 * n + 3]);
+    }
+    WarpArrives(ring.full[0]);
+    Round<T>(s, p);
+    WarpArrives(shared_.q_ring.empty[place.index()]);
+  }
+
+  __device__ void Store(float (&d_v)[kSumDim / 2]) const {
+    StoreDv<T>(*block_, 16 * warp_, lane_, d_v);
+  }
+
+ private:
+  BackwardShared<Config>& shared_;
+  const int lane_, warp_;
+  const ColumnBlock* block_;
+};
+
+// (E15) and (E18).
+template <class Config>
+class GradientsRole {
+ public:
+  using T = typename Config::T;
+  static constexpr int kNumber = 1;
+  static constexpr int kRows = Config::kRows;
+  static constexpr int kDepth = Config::kValueDim;  // of dP = V dO^T
+  static constexpr int kSumDim = Config::kDim;      // of dK = dS^T Q
+  static constexpr int kStages = Config::kDoStages;
+  static constexpr int kSumStages = Config::kStages;
+
+  __device__ explicit GradientsRole(BackwardShared<Config>& shared)
+      : shared_(shared),
+        lane_(threadIdx.x % 32),
+        warp_(threadIdx.x % 128 / 32) {}
+
+  __device__ void Open(const ColumnBlock& block) { block_ = &block; }
+
+  __device__ const std::byte* columns() const { return shared_.v; }
+  __device__ const std::byte* rows(int i) const { return shared_.d_o[i]; }
+  __device__ auto& row_ring() const { return shared_.do_ring; }
+  __device__ const std::byte* sum_rows(int i) const { return shared_.q[i]; }
+  __device__ auto& sum_ring() const { return shared_.q_ring; }
+
+  // dS from dP of tile `count`, rounded, which also goes to shared memory as
+  // [kRows, 64].
+  __device__ void Transform(uint32_t count, float (&d_p)[kRows / 2],
+                            uint32_t (&d_s)[kRows / 4]) const {
+    const RingPlace<Config::kDoStages> place(count);
+    const RingPlace<1> handed(count);
+    const RingPlace<2> to(count);
+    Ring<1>& p_ring = shared_.exchange.p_rings[warp_];
+    Ring<2>& ds_ring = shared_.exchange.ds_ring;
+    // The other's warp has put P there, and all consumers have read dS of two
+    // tiles before.
+    ptx::BarrierWait(ptx::SharedAddress(p_ring.full), handed.parity());
+    ptx::BarrierWait(ptx::SharedAddress(&ds_ring.empty[to.index()]),
+                     to.parity() ^ 1);
+    Multiply(shared_.delta[place.index()], d_p, d_s);
+    PutDs(d_s, shared_.d_s[to.index()]);
+    ptx::FenceAsyncProxy();
+    WarpArrives(ds_ring.full[to.index()]);
+    WarpArrives(p_ring.empty[0]);
+    WarpArrives(shared_.do_ring.empty[place.index()]);
+  }
+
+  __device__ void Store(float (&d_k)[kSumDim / 2]) const {
+    StoreDk<T>(*block_, 16 * warp_, lane_, d_k);
+  }
+
+ private:
+  __device__ void Multiply(const float (&delta)[kRows],
+                           const float (&d_p)[kRows / 2],
+                           uint32_t (&d_s)[kRows / 4]) const {
+#pragma unroll
+    for (int n = 0; n < kRows / 8; ++n) {
+      const float4 p = shared_.p[warp_][n][lane_];
+      const float2 of =
+          *reinterpret_cast<const float2*>(&delta[8 * n + 2 * (lane_ % 4)]);
+      const float* x = &d_p[4 * n];
+      d_s[2 * n] = ptx::Pack<T>(p.x * (x[0] - of.x), p.y * (x[1] - of.y));
+      d_s[2 * n + 1] = ptx::Pack<T>(p.z * (x[2] - of.x), p.w * (x[3] - of.y));
+    }
+  }
+  // 16 rows at a time.
+  __device__ void PutDs(const uint32_t (&d_s)[kRows / 4],
+                        const std::byte* tile) const {
+    const int matrix = lane_ / 8;
+    const int row = matrix / 2 * 8 + lane_ % 8;
+    const int chunk = 2 * warp_ + matrix % 2;  // of 8 columns
+    const uint32_t to =
+        ptx::SharedAddress(tile) + row * 128 + ((chunk ^ (row & 7)) << 4);
+#pragma unroll
+    for (int n = 0; n < kRows / 16; ++n) {
+      ptx::StoreMatricesTransposed(to + n * 16 * 128, d_s[4 * n],
+                                   d_s[4 * n + 1], d_s[4 * n + 2],
+                                   d_s[4 * n + 3]);
+    }
+  }
+
+  BackwardShared<Config>& shared_;
+  const int lane_, warp_;
+  const ColumnBlock* block_;
+};
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_ROLES_CUH_
