@@ -24,7 +24,8 @@ const TensorMap& Map(const CUtensorMap* map) {
 std::byte* Range(Block& block, uint32_t address, uint32_t bytes,
                  uint32_t alignment) {
   std::byte* at = block.memory.At(address, bytes);
-  if (at == nullptr || address % alignment != 0 || bytes % 16 != 0) {
+  if (at == nullptr || address % alignment != 0 ||
+      bytes % std::min(alignment, 16u) != 0) {
     Fail(absl::StrCat("the copy engine got ", bytes,
                       " bytes of shared memory at ", absl::Hex(address)));
   }
@@ -98,6 +99,13 @@ void StartBulkSend(uint32_t to, uint32_t from, uint32_t bytes,
   });
 }
 
+void StartStore(uint32_t to, uint32_t value, uint32_t mbarrier) {
+  StartLoad(to, sizeof(value), sizeof(value), mbarrier,
+            [value](std::byte* memory) {
+              std::memcpy(memory, &value, sizeof(value));
+            });
+}
+
 void StartBoxStore(const CUtensorMap* map, const int (&at)[4], uint32_t from) {
   const TensorMap tensor = Map(map);
   Block& block = *Self().block;
@@ -116,6 +124,25 @@ void StartBoxStore(const CUtensorMap* map, const int (&at)[4], uint32_t from) {
     for (uint32_t r = 0; r < tensor.rows; ++r) {
       tensor.StoreRow(to, r, &(*rows)[size_t{r} * TensorMap::kRowBytes]);
     }
+  };
+  Self().stores.Add({read, write});
+}
+
+void StartBulkAdd(float* to, uint32_t from, uint32_t bytes) {
+  if (reinterpret_cast<uintptr_t>(to) % 16 != 0) {
+    Fail("a bulk addition to an address that is not a multiple of 16");
+  }
+  Block& block = *Self().block;
+  Range(block, from, bytes, 16);
+  auto floats = std::make_shared<std::vector<float>>(bytes / sizeof(float));
+  const auto read = [&block, from, bytes, floats] {
+    for (uint32_t i = 0; i < bytes; i += 16) {
+      std::memcpy(&(*floats)[i / sizeof(float)], ReadAsync(block, from + i),
+                  16);
+    }
+  };
+  const auto write = [to, floats] {
+    for (size_t i = 0; i < floats->size(); ++i) to[i] += (*floats)[i];
   };
   Self().stores.Add({read, write});
 }

@@ -20,8 +20,12 @@ void StartBulkLoad(uint32_t to, const void* from, uint32_t bytes,
 // cluster.
 void StartBulkSend(uint32_t to, uint32_t from, uint32_t bytes,
                    uint32_t mbarrier);
+// A word to shared memory of a block of the cluster.
+void StartStore(uint32_t to, uint32_t value, uint32_t mbarrier);
 // A box from shared memory, in the thread's open group of stores.
 void StartBoxStore(const CUtensorMap* map, const int (&at)[4], uint32_t from);
+// Adds floats in a row of shared memory to memory, in the same group.
+void StartBulkAdd(float* to, uint32_t from, uint32_t bytes);
 
 // What this thread has stored to shared memory may be read by wgmma and the
 // copy engine.

@@ -10,14 +10,19 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kernels/reference/reference.h"
 #include "tests/emulation/emulated_gpu.h"
 #include "tests/kernels/accuracy.h"
+#include "tests/kernels/one_hot_problem.h"
 #include "tests/kernels/random_problem.h"
 
 namespace attnd::emulation {
 namespace {
 
 using testing::CheckBackward;
+using testing::HugeProducts;
+using testing::HugeProductsOf;
+using testing::OneHotProblem;
 using testing::ProblemOptions;
 using testing::RandomProblem;
 using testing::Slack;
@@ -27,7 +32,7 @@ struct Family {
   std::string name;
   cuda::Gpu gpu;
   ProblemOptions options;
-  int problems;
+  int problems = 0;
 };
 
 ProblemOptions OfDims(DType dtype, int64_t head_dim, int64_t value_dim) {
@@ -38,6 +43,24 @@ ProblemOptions OfDims(DType dtype, int64_t head_dim, int64_t value_dim) {
   options.max_batch = options.max_group = options.max_segments = 2;
   options.max_q_len = 200;
   options.max_kv_len = 260;
+  return options;
+}
+
+// What kernels for Hopper take: aligned rows, and scores that are products and
+// a positive scale.
+ProblemOptions Hopper(DType dtype, int64_t head_dim, int64_t value_dim) {
+  ProblemOptions options = OfDims(dtype, head_dim, value_dim);
+  options.gap_step = 8;
+  options.bias = options.softcap = options.odd_scales = false;
+  return options;
+}
+
+// Every row sees every column of its sequence.
+ProblemOptions HopperFull(DType dtype, int64_t dim) {
+  ProblemOptions options = Hopper(dtype, dim, dim);
+  options.max_q_len = options.max_kv_len = 500;
+  options.max_batch = options.max_kv_heads = 1;
+  options.masks = options.empty_sizes = false;
   return options;
 }
 
@@ -52,6 +75,14 @@ std::vector<Family> Families() {
       {"Small64", kSmallAmpere, OfDims(kF16, 64, 64), 8},
       {"Small128", kSmallAmpere, OfDims(kBF16, 128, 128), 6},
       {"Small256", kSmallAmpere, OfDims(kBF16, 256, 256), 4},
+      {"Hopper64", kHopper, Hopper(kF16, 64, 64), 16},
+      {"Hopper128", kHopper, Hopper(kBF16, 128, 128), 16},
+      {"HopperDims", kHopper, Hopper(kBF16, 104, 72), 8},
+      {"Hopper256", kHopper, Hopper(kBF16, 256, 256), 8},
+      {"Hopper192", kHopper, Hopper(kF16, 192, 128), 8},
+      {"HopperFull256", kHopper, HopperFull(kBF16, 256), 4},
+      {"HopperFull64", kHopper, HopperFull(kF16, 64), 6},
+      {"HopperFull128", kHopper, HopperFull(kBF16, 128), 6},
   };
 }
 
@@ -105,6 +136,41 @@ std::string Name(const ::testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Random, EmulatedBackwardTest,
                          ::testing::ValuesIn(Cases(1000)), Name);
+
+// Scores that lose their meaning if they are treated as others are.
+class EmulatedBackwardHugeTest : public ::testing::TestWithParam<Family> {};
+
+TEST_P(EmulatedBackwardHugeTest, HugeProductsGiveExactOneHotResults) {
+  const auto& [name, gpu_info, options, problems] = GetParam();
+  const DType dtype = options.dtypes[0];
+  for (const HugeProducts& huge : HugeProductsOf(dtype)) {
+    for (bool own_forward : {false, true}) {
+      if (!own_forward && huge.size > 0x1p63) continue;  // reference has no LSE
+      SCOPED_TRACE(absl::StrCat("size ", huge.size, " low ", huge.low,
+                                " own forward ", own_forward));
+      OneHotProblem problem(dtype, 1.0f, options.head_dim, huge);
+      EmulatedGpu gpu(gpu_info, 1);
+      absl::Status status =
+          own_forward ? gpu.Forward({&problem.forward, 1})
+                      : reference::Forward(problem.forward, Algorithm::kNaive);
+      ASSERT_TRUE(status.ok()) << status;
+      status = gpu.Backward({&problem.backward, 1}, false);
+      ASSERT_TRUE(status.ok()) << status;
+      problem.ExpectBackward();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Dims, EmulatedBackwardHugeTest,
+    ::testing::Values(
+        Family{"Hopper64", kHopper, OfDims(DType::kF16, 24, 24)},
+        Family{"Hopper128", kHopper, OfDims(DType::kBF16, 104, 104)},
+        Family{"Hopper256", kHopper, OfDims(DType::kBF16, 256, 256)},
+        Family{"Float32", kAmpere, OfDims(DType::kF32, 24, 24)},
+        Family{"Large64", kAmpere, OfDims(DType::kF16, 24, 24)},
+        Family{"Large128", kAmpere, OfDims(DType::kBF16, 104, 104)}),
+    [](const auto& info) { return info.param.name; });
 
 // The memory of every output.
 using Bits = std::vector<std::vector<uint8_t>>;

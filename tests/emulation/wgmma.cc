@@ -158,7 +158,7 @@ void WgmmaQueue::Make(Warp& warp, const Started& started) {
     float* row = &to.values[static_cast<size_t>(m) * n];
     if (!op.accumulate) std::fill_n(row, n, 0.0f);
     for (int k = 0; k < kDepth; ++k) {
-      const float x = a[m][k];
+      const float x = op.shape.subtract ? -a[m][k] : a[m][k];
       for (int i = 0; i < n; ++i) row[i] += x * b[k][i];
     }
   }

@@ -22,6 +22,7 @@ struct WgmmaShape {
   DType type = DType::kF16;
   bool a_transposed = false;  // in memory it is [16, 64]
   bool b_transposed = false;  // in memory it is [n, 16]
+  bool subtract = false;      // D -= A B
 };
 
 class WgmmaQueue {

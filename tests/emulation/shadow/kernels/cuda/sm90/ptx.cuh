@@ -57,6 +57,9 @@ inline uint32_t LoadCluster(uint32_t address) {
 inline void BarrierArriveCluster(uint32_t barrier) {
   emulation::ArriveAtMBarrier(barrier, 0);
 }
+inline void StoreCluster(uint32_t to, uint32_t value, uint32_t barrier) {
+  emulation::StartStore(to, value, barrier);
+}
 inline void BulkSend(uint32_t to, uint32_t from, uint32_t bytes,
                      uint32_t barrier) {
   emulation::StartBulkSend(to, from, bytes, barrier);
@@ -97,6 +100,9 @@ inline void TmaStore(const CUtensorMap* map, int c0, int c1, int c2, int c3,
                      uint32_t from) {
   emulation::StartBoxStore(map, {c0, c1, c2, c3}, from);
 }
+inline void BulkAdd(float* to, uint32_t from, uint32_t bytes) {
+  emulation::StartBulkAdd(to, from, bytes);
+}
 inline void CommitStores() { emulation::CommitStoreGroup(); }
 template <bool kRead>
 void WaitForStores() {
@@ -105,6 +111,7 @@ void WaitForStores() {
 inline void TmaPrefetch(const CUtensorMap*, int, int, int, int) {}
 inline void FenceTensorMap(const CUtensorMap*) {}
 inline void FenceAsyncProxy() { emulation::FenceForAsync(); }
+inline void FenceAsyncProxyGlobal() {}
 
 template <int kRegisters>
 void TakeRegisters() {

@@ -39,6 +39,10 @@ struct Wgmma {
     emulation::StartWgmma({kN, kType, false, true}, d, nullptr, a, b,
                           accumulate);
   }
+  static void SubtractNt(D& d, uint64_t a, uint64_t b) {
+    emulation::StartWgmma({kN, kType, false, true, true}, d, nullptr, a, b,
+                          true);
+  }
   static void Nn(D& d, uint64_t a, uint64_t b, bool accumulate) {
     emulation::StartWgmma({kN, kType, false, false}, d, nullptr, a, b,
                           accumulate);
