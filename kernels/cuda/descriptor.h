@@ -85,11 +85,10 @@ struct LaunchParams {
   BlobOffset runs = 0;              // TileRun[num_runs], first_tile ascending
   int32_t num_runs = 0;
   uint32_t num_tiles = 0;  // of this launch
-  // Of backward: blocks take tiles from a counter, as they begin; see
-  // turns.cuh.
+  // Of backward: blocks of columns take turns at the sums of dQ; see turns.cuh.
   bool in_turns = false;
   int64_t first_tile = 0;    // that of the first block of threads
-  float* scratch = nullptr;  // partial results
+  float* scratch = nullptr;  // partial results; of backward, see gradient.h
   // Of backward for Hopper: where in the scratch, in words, is what it knows of
   // each tile.
   int64_t plans_at = 0;

@@ -3,7 +3,8 @@
 
 // The fused backward, in three launches: delta and LSE of every row; dK and dV
 // of every block of columns, which add their parts of dQ to sums in f32; and
-// those sums to dQ.
+// those sums to dQ. Where Hopper's kernels run, a launch before theirs says
+// what there is to know of each block of columns.
 
 #include <cstdint>
 

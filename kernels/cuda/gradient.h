@@ -45,14 +45,15 @@ struct alignas(16) DeviceGradients {
   int64_t delta_at = 0;  // f32: (E11) less the gradient of LSE
   int64_t dq_at = 0;     // f32 [..., dq_dim]: dQ / scale, 0 at first
   int64_t turns_at = 0;  // uint32: see turns.cuh; of deterministic problems
-  // uint32 [batch, num_segments, padded_rows / kTurnRows]: TurnsUntil of blocks
-  // of as many rows and columns.
+  // uint32 [batch, num_segments, padded_rows / kTurnRows]: TurnsUntil, at the
+  // first rows of each tile.
   int64_t turns_until_at = 0;
   // uint32 [batch * q_heads, padded_rows / kGradientRows]: whether an LSE of as
   // many rows is huge (score.cuh). Of 16-bit inputs.
   int64_t huge_at = 0;
+  // The tiles that turns are for: the kernel's rows, and columns of a cluster.
   int32_t turn_rows = 0, turn_cols = 0;
-  int32_t cluster = 1;  // blocks of threads that have so many columns together
+  int32_t cluster = 1;  // blocks of threads that have turn_cols together
 };
 
 }  // namespace attnd::cuda

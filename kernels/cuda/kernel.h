@@ -16,7 +16,7 @@ constexpr bool IsDecode(int64_t q_len) { return q_len <= kDecodeRows; }
 enum class DqLayout : int32_t {
   kRows,   // [row, dim]
   kLanes,  // blocks of 16 x 16 as 8 words of each lane's mma fragment, by word
-  kQuads,  // the same, by row and lane: 4 words of a lane side by side
+  kQuads,  // the same, by half and lane: 4 words of a lane side by side
 };
 
 struct Kernel {

@@ -6,8 +6,9 @@
 // of the last segment first, and a counter of the rows says whose turn it is.
 //
 // Nobody waits for ever, whatever else runs on the device: blocks of threads
-// take their tiles from a counter, a head's last columns first, so that whom
-// one waits for has begun before, and the first waits for nobody.
+// take their tiles, one or one after the other, from a counter, a head's last
+// columns first. So whom one waits for has been taken before, and the first
+// waits for nobody.
 
 #include <cstdint>
 
@@ -37,7 +38,8 @@ __device__ inline void WaitForTurn(const uint32_t* counter, uint32_t turn) {
   }
 }
 
-// For one thread, after a barrier that comes after all have added.
+// For one thread, once it knows that all has been added: after a barrier that
+// comes after all have, or a wait for what the copy engine adds.
 __device__ inline void EndTurn(uint32_t* counter, uint32_t turn) {
   ptx::StoreRelease(counter, turn + 1);
 }

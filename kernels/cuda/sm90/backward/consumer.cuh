@@ -4,11 +4,12 @@
 // A consumer: a warpgroup that has 64 columns of the block, with their dK and
 // dV in registers. It works on transposed tiles, S^T = K Q^T and dP^T = V dO^T,
 // so that P^T is in registers where the product that needs it wants it; dS goes
-// to shared memory, as a tile of dQ takes all consumers'. Products run while
-// other units work on what the ones before have given:
+// to shared memory, as a tile of dQ takes all consumers'. So does dQ, from
+// where it is added to the sums (dq_adder.cuh). Products run while other units
+// work on what the ones before have given:
 //
 //   tensor cores   S dP (i) │ dV (i) │ dQ dK (i)   S dP (i+1) │ ...
-//   the others       P (i)  │ dS (i) │ add dQ (i)    P (i+1)  │ ...
+//   the others       P (i)  │ dS (i) │ put dQ (i)    P (i+1)  │ ...
 
 #include <cstdint>
 

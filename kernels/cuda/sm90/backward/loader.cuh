@@ -2,9 +2,9 @@
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_LOADER_CUH_
 
 // The producer that decides what the block of threads does next, and has tiles
-// copied to shared memory, a thread. Where a
-// sequence ends before its tensor does, the copy engine would read padding:
-// other producers copy that tile (tail_copier.cuh).
+// copied to shared memory, a thread. Where a sequence ends before its tensor
+// does, the copy engine would read padding: other producers copy that tile
+// (tail_copier.cuh).
 
 #include <cstdint>
 

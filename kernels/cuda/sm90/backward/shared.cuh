@@ -2,7 +2,7 @@
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_SHARED_CUH_
 
 // What a block of the backward kernel has in shared memory: the tiles, and how
-// its loaders and its consumers tell each other what is in them.
+// its producers and its consumers tell each other what is in them.
 
 #include <cstddef>
 #include <cstdint>

@@ -40,7 +40,7 @@ struct alignas(16) ColumnBlock {
   BlobOffset maps;
   int b;  // sequence
   int kv_head;
-  int first_head, group;  // q heads
+  int first_head, group;  // q heads that share it
   int segment;
   int q_len, stored_rows;  // that the sequence has, and its tensors
   int head_dim, value_dim;
