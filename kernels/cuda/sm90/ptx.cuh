@@ -163,6 +163,16 @@ __device__ inline void AddGlobal(uint64_t to, float a, float b, float c,
                : "memory");
 }
 
+// Four matrices of 8 by 8 16-bit elements: of each, a thread has two elements
+// of row lane / 4 and lane 8 i + r gives where row r of matrix i goes.
+__device__ inline void StoreMatrices(uint32_t row, uint32_t a, uint32_t b,
+                                     uint32_t c, uint32_t d) {
+  asm volatile(
+      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+          row),
+      "r"(a), "r"(b), "r"(c), "r"(d)
+      : "memory");
+}
 // The same as StoreMatrices, each matrix transposed: the lanes' elements of a
 // column become a row.
 __device__ inline void StoreMatricesTransposed(uint32_t row, uint32_t a,
@@ -171,16 +181,6 @@ __device__ inline void StoreMatricesTransposed(uint32_t row, uint32_t a,
   asm volatile(
       "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, "
       "%4};" ::"r"(row),
-      "r"(a), "r"(b), "r"(c), "r"(d)
-      : "memory");
-}
-// Four matrices of 8 by 8 16-bit elements: of each, a thread has two elements
-// of row lane / 4 and lane 8 i + r gives where row r of matrix i goes.
-__device__ inline void StoreMatrices(uint32_t row, uint32_t a, uint32_t b,
-                                     uint32_t c, uint32_t d) {
-  asm volatile(
-      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
-          row),
       "r"(a), "r"(b), "r"(c), "r"(d)
       : "memory");
 }

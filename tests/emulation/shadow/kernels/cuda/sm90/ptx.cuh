@@ -54,11 +54,11 @@ inline void ClusterWait() { emulation::WaitForCluster(); }
 inline uint32_t LoadCluster(uint32_t address) {
   return emulation::LoadFromCluster(address);
 }
-inline void BarrierArriveCluster(uint32_t barrier) {
-  emulation::ArriveAtMBarrier(barrier, 0);
-}
 inline void StoreCluster(uint32_t to, uint32_t value, uint32_t barrier) {
   emulation::StartStore(to, value, barrier);
+}
+inline void BarrierArriveCluster(uint32_t barrier) {
+  emulation::ArriveAtMBarrier(barrier, 0);
 }
 inline void BulkSend(uint32_t to, uint32_t from, uint32_t bytes,
                      uint32_t barrier) {
@@ -79,13 +79,13 @@ inline void AddGlobal(uint64_t to, float a, float b, float c, float d) {
   sums = {sums.x + a, sums.y + b, sums.z + c, sums.w + d};
 }
 
-inline void StoreMatricesTransposed(uint32_t row, uint32_t a, uint32_t b,
-                                    uint32_t c, uint32_t d) {
-  emulation::StoreMatrices(row, {a, b, c, d}, true);
-}
 inline void StoreMatrices(uint32_t row, uint32_t a, uint32_t b, uint32_t c,
                           uint32_t d) {
   emulation::StoreMatrices(row, {a, b, c, d}, false);
+}
+inline void StoreMatricesTransposed(uint32_t row, uint32_t a, uint32_t b,
+                                    uint32_t c, uint32_t d) {
+  emulation::StoreMatrices(row, {a, b, c, d}, true);
 }
 
 inline void TmaLoad(uint32_t to, const CUtensorMap* map, int c0, int c1, int c2,
