@@ -53,21 +53,6 @@ class CudaBackwardNumbersTest : public DeviceTest {
   return ::testing::AssertionSuccess();
 }
 
-void ExpectOneHot(const OneHotProblem& problem) {
-  const int64_t dim = problem.dim;
-  std::vector<double> dv(OneHotProblem::kTokens * dim, 0.0);
-  for (int64_t h = 0; h < OneHotProblem::kHeads; ++h) {
-    for (int64_t i = 0; i < OneHotProblem::kRows; ++i) {
-      for (int64_t d = 0; d < dim; ++d) {
-        dv[OneHotProblem::Key(i, h) * dim + d] += problem.d_o.Get(0, i, h, d);
-      }
-    }
-  }
-  EXPECT_TRUE(IsZero(problem.dq, "dq"));
-  EXPECT_TRUE(IsZero(problem.dk, "dk"));
-  EXPECT_EQ(problem.dv.Values(), dv);
-}
-
 // With O and LSE of the reference, which are exact but for LSEs out of range.
 TEST_F(CudaBackwardNumbersTest, HugeScalesGiveExactOneHotResults) {
   for (DType dtype : kTypes) {
@@ -78,7 +63,7 @@ TEST_F(CudaBackwardNumbersTest, HugeScalesGiveExactOneHotResults) {
       ASSERT_TRUE(reference::Forward(problem.forward, Algorithm::kNaive).ok());
       const auto counts = device().Backward({&problem.backward, 1});
       ASSERT_TRUE(counts.ok()) << counts.status();
-      ExpectOneHot(problem);
+      problem.ExpectBackward();
     }
   }
 }
@@ -96,13 +81,13 @@ TEST_F(CudaBackwardNumbersTest, HugeProductsGiveExactOneHotResults) {
         ASSERT_TRUE(counts.ok()) << counts.status();
         counts = device().Backward({&problem.backward, 1});
         ASSERT_TRUE(counts.ok()) << counts.status();
-        ExpectOneHot(problem);
+        problem.ExpectBackward();
         if (huge.size > 0x1p63) continue;  // reference has no LSE
         ASSERT_TRUE(
             reference::Forward(problem.forward, Algorithm::kNaive).ok());
         counts = device().Backward({&problem.backward, 1});
         ASSERT_TRUE(counts.ok()) << counts.status();
-        ExpectOneHot(problem);
+        problem.ExpectBackward();
       }
     }
   }
@@ -119,7 +104,7 @@ TEST_F(CudaBackwardNumbersTest, SoTheyDoAfterTheGpusOwnForward) {
       ASSERT_TRUE(counts.ok()) << counts.status();
       counts = device().Backward({&problem.backward, 1});
       ASSERT_TRUE(counts.ok()) << counts.status();
-      ExpectOneHot(problem);
+      problem.ExpectBackward();
     }
   }
 }
