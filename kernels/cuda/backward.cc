@@ -5,6 +5,14 @@
 #include "kernels/cuda/naive/naive_backward.h"
 
 namespace attnd::cuda {
+namespace {
+
+absl::Status NoKernel() {
+  return absl::UnimplementedError(
+      "no kernel for backward by this algorithm on a GPU");
+}
+
+}  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,
@@ -21,8 +29,7 @@ absl::StatusOr<LaunchCounts> EnqueueBackward(
     case Algorithm::kOnlineSoftmax:
       break;
   }
-  return absl::UnimplementedError(
-      "no kernel for backward by this algorithm on a GPU");
+  return NoKernel();
 }
 
 absl::Status SupportsBackward(const Problem&, Algorithm algorithm) {
@@ -35,8 +42,7 @@ absl::Status SupportsBackward(const Problem&, Algorithm algorithm) {
     case Algorithm::kOnlineSoftmax:
       break;
   }
-  return absl::UnimplementedError(
-      "no kernel for backward by this algorithm on a GPU");
+  return NoKernel();
 }
 
 KernelInfo BackwardKernel(const Problem& problem, const GroupOptions& options,
