@@ -18,7 +18,7 @@ class Verdict:
     verdict: str
 
 
-NOTE = "an analysis of the naive way's memory"
+STEPS = "a count over the naive way's steps"
 FA1 = 'Dao et al. 2022, arXiv:2205.14135'
 FA2 = 'Dao 2023, arXiv:2307.08691'
 CUTLASS = 'Bikshandi, Shah 2023, arXiv:2312.11918'
@@ -66,9 +66,9 @@ def _memory(results):
     if own is not None:
         backward["in our own kernels, autograd's order"] = own
     return [
-        _counted('forward holds 4 score buffers at most', NOTE, 4, of('forward')),
-        _counted('forward keeps 2 of them for backward', NOTE, 2, of('retained')),
-        _counted('backward holds 6 score buffers at most', NOTE, 6, backward),
+        _counted('forward holds 4 score buffers at most', STEPS, 4, of('forward')),
+        _counted('forward keeps 2 of them for backward', STEPS, 2, of('retained')),
+        _counted('backward holds 6 score buffers at most', STEPS, 6, backward),
     ]
 
 
@@ -76,7 +76,7 @@ def _accesses(results):
     claim = 'forward reads the score matrix 6 times, beside the product with V, and writes it 5 times'
     part = results.get('naive', {})
     if 'trace' not in part:
-        return [Verdict(claim, NOTE, '', OPEN)]
+        return [Verdict(claim, STEPS, '', OPEN)]
     steps = part['trace']['forward']
     reads, writes = (sum(step[key] for step in steps) for key in ('reads', 'writes'))
     measured = f'operators read it {reads} times, the product with V included, and write it {writes}'
@@ -86,7 +86,7 @@ def _accesses(results):
         read, written = (row[key] / buffer for key in ('read_bytes', 'write_bytes'))
         measured += f'; device memory: {read:.2f} read, {written:.2f} written'
         met = met and abs(read - 7) <= 0.5 and abs(written - 5) <= 0.5
-    return [Verdict(claim, NOTE, measured, CONFIRMED if met else CORRECTED)]
+    return [Verdict(claim, STEPS, measured, CONFIRMED if met else CORRECTED)]
 
 
 def eager_rows(results, direction):
