@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/dq_sum.cuh"
+#include "kernels/cuda/sm90/backward/block_turns.cuh"
 #include "kernels/cuda/sm90/backward/block_walk.cuh"
 #include "kernels/cuda/sm90/backward/row_walk.cuh"
 #include "kernels/cuda/turns.cuh"
@@ -60,17 +61,21 @@ class DqAdder {
     bool begun = false;  // whether the turn is known to have
 #pragma unroll 1
     while (!walk.done(block)) {
-      if (!begun) WaitForTurn(Counter(block, walk), Turn(block, walk));
+      if (!begun)
+        WaitForTurn(TurnCounter<Config>(block, walk),
+                    TurnNumber<Config>(block, walk));
       ptx::FenceAsyncProxyGlobal();
       Add(block, walk);
       RowWalk<kRows> next = walk;
       next.Next(block);
       // Memory is far: one look while the sums are on their way.
       begun = !next.done(block) &&
-              cuda::ptx::LoadAcquire(Counter(block, next)) == Turn(block, next);
+              cuda::ptx::LoadAcquire(TurnCounter<Config>(block, next)) ==
+                  TurnNumber<Config>(block, next);
       Leave();
       ptx::WaitForStores<false>();
-      EndTurn(Counter(block, walk), Turn(block, walk));
+      EndTurn(TurnCounter<Config>(block, walk),
+              TurnNumber<Config>(block, walk));
       walk = next;
     }
   }
@@ -107,15 +112,6 @@ class DqAdder {
       sums += 16 * Config::kDqDim;
     }
     ptx::CommitStores();
-  }
-  __device__ static uint32_t* Counter(const ColumnBlock& block,
-                                      const RowWalk<kRows>& walk) {
-    return block.turns + walk.padded_row(block) / kTurnRows;
-  }
-  __device__ static uint32_t Turn(const ColumnBlock& block,
-                                  const RowWalk<kRows>& walk) {
-    return block.turns_until[walk.row() / kTurnRows] - 1 -
-           block.columns.first / Config::kClusterCols;
   }
 
   BackwardShared<Config>& shared_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/sm90/backward/block_turns.cuh"
 #include "kernels/cuda/sm90/backward/block_walk.cuh"
 #include "kernels/cuda/sm90/backward/row_walk.cuh"
 #include "kernels/cuda/turns.cuh"
@@ -49,22 +50,12 @@ class TurnKeeper {
     while (const ColumnBlock* block = blocks.template Next<true>()) {
 #pragma unroll 1
       for (RowWalk<kRows> walk(*block); !walk.done(*block); walk.Next(*block)) {
-        act(Counter(*block, walk), Turn(*block, walk));
+        act(TurnCounter<Config>(*block, walk),
+            TurnNumber<Config>(*block, walk));
         place_.Next();
       }
       blocks.Leave();
     }
-  }
-  __device__ uint32_t* Counter(const ColumnBlock& block,
-                               const RowWalk<kRows>& walk) const {
-    // Each block of a cluster has columns of dQ of its own.
-    const uint32_t rank = Config::kCluster == 1 ? 0 : ptx::ClusterRank();
-    return block.turns + walk.padded_row(block) / kTurnRows + rank;
-  }
-  __device__ uint32_t Turn(const ColumnBlock& block,
-                           const RowWalk<kRows>& walk) const {
-    return block.turns_until[walk.row() / kTurnRows] - 1 -
-           block.columns.first / Config::kClusterCols;
   }
   __device__ static void Wait(uint64_t& barrier, uint32_t parity) {
     ptx::BarrierPoll(ptx::SharedAddress(&barrier), parity);

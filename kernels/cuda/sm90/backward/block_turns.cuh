@@ -1,0 +1,34 @@
+#ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_BLOCK_TURNS_CUH_
+#define ATTND_KERNELS_CUDA_SM90_BACKWARD_BLOCK_TURNS_CUH_
+
+// A block's turns at the sums of dQ (turns.cuh), of the tile of rows that a
+// walk has come to.
+
+#include <cstdint>
+
+#include "kernels/cuda/gradient.h"
+#include "kernels/cuda/sm90/backward/row_walk.cuh"
+#include "kernels/cuda/sm90/ptx.cuh"
+
+namespace attnd::cuda::sm90 {
+
+// What says whose turn it is.
+template <class Config>
+__device__ uint32_t* TurnCounter(const ColumnBlock& block,
+                                 const RowWalk<Config::kRows>& walk) {
+  // Each block of a cluster has columns of dQ of its own.
+  const uint32_t rank = Config::kCluster == 1 ? 0 : ptx::ClusterRank();
+  return block.turns + walk.padded_row(block) / kTurnRows + rank;
+}
+
+// Which turn is the block's.
+template <class Config>
+__device__ uint32_t TurnNumber(const ColumnBlock& block,
+                               const RowWalk<Config::kRows>& walk) {
+  return block.turns_until[walk.row() / kTurnRows] - 1 -
+         block.columns.first / Config::kClusterCols;
+}
+
+}  // namespace attnd::cuda::sm90
+
+#endif  // ATTND_KERNELS_CUDA_SM90_BACKWARD_BLOCK_TURNS_CUH_
