@@ -6,7 +6,8 @@
 #include <cstdint>
 
 #include "kernels/cuda/dq_sum.cuh"
-#include "kernels/cuda/sm90/backward/shared.cuh"
+#include "kernels/cuda/sm90/backward/tile.cuh"
+#include "kernels/cuda/sm90/ptx.cuh"
 
 namespace attnd::cuda::sm90 {
 
