@@ -57,7 +57,9 @@ struct alignas(16) TileRun {
   BlobOffset maps = 0;        // CUtensorMap[], of kernels that use them
   BlobOffset gradients = 0;   // DeviceGradients, of backward's kernels
   int32_t num_segments = 0;
-  int64_t row_blocks = 0;      // of a sequence's head, or group of heads
+  // Of a sequence's head, or group of heads; of a K/V head's columns where
+  // backward's tiles are of columns.
+  int64_t row_blocks = 0;
   int64_t heads_together = 1;  // that take turns, of kernels that do so
   int32_t parts = 1;       // that the columns of a row are cut into, at most
   bool has_o_map = false;  // whether O's among `maps` is one

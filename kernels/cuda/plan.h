@@ -36,7 +36,8 @@ struct Tiles {
 };
 Tiles DecodeTiles(const Problem& problem);
 Tiles RowTiles(const Problem& problem, const Kernel& kernel);
-// Of backward: blocks of columns of each segment, of each K/V head.
+// Of backward: blocks of columns of each segment, of each K/V head; they stand
+// in `row_blocks`.
 Tiles ColumnTiles(const Problem& problem, const Kernel& kernel);
 
 // What blocks that decode the problem may read ahead, if it is the only one.
