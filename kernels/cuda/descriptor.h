@@ -60,7 +60,7 @@ struct alignas(16) TileRun {
   // Of a sequence's head, or group of heads; of a K/V head's columns where
   // backward's tiles are of columns.
   int64_t row_blocks = 0;
-  int64_t heads_together = 1;  // that take turns, of kernels that do so
+  int64_t heads_together = 1;  // whose tiles alternate, of some kernels
   int32_t parts = 1;       // that the columns of a row are cut into, at most
   bool has_o_map = false;  // whether O's among `maps` is one
   // Whether heads take turns in the last section alone, see sm90's PlaceOf.

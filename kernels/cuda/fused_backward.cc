@@ -164,10 +164,22 @@ class Plan {
     extras.gradients = AddGradients(args, *kernel);
     launches_.front().Add(blob_, problem,
                           RowTiles(p, launches_.front().kernel()), extras);
-    LaunchOf(*kernel).Add(blob_, problem, ColumnTiles(p, *kernel), extras);
+    LaunchOf(*kernel).Add(blob_, problem, TilesOf(p, *kernel), extras);
     if (args.dq) {
       finish_.Add(blob_, problem, RowTiles(p, finish_.kernel()), extras);
     }
+  }
+
+  // Where blocks take turns, as many heads come together as the GPU has place
+  // for.
+  Tiles TilesOf(const Problem& p, const Kernel& kernel) const {
+    Tiles tiles = ColumnTiles(p, kernel);
+    if (deterministic_ && tiles.count() > 0) {
+      tiles.heads_together = std::clamp<int64_t>(
+          gpu_.multiprocessors / kernel.cluster / tiles.row_blocks, 1,
+          tiles.heads);
+    }
+    return tiles;
   }
 
   // Before each launch that needs them.

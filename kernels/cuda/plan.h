@@ -23,12 +23,13 @@ Kinds KindsOf(const Problem& problem);
 // The tiles of a problem in one launch.
 struct Tiles {
   int64_t heads = 0;  // that have row blocks of their own, over the whole batch
-  int64_t row_blocks = 0;      // of each
-  int64_t parts = 1;           // of each, along the columns
-  int64_t columns = 0;         // that one looks at
-  int64_t tile_rows = 0;       // of a tile, that have partial results
-  int64_t heads_together = 1;  // that take turns
-  bool heads_follow = false;   // but one another, until the last so many
+  int64_t row_blocks = 0;  // of each
+  int64_t parts = 1;       // of each, along the columns
+  int64_t columns = 0;     // that one looks at
+  int64_t tile_rows = 0;   // of a tile, that have partial results
+  // Whose tiles alternate, of kernels that have it so.
+  int64_t heads_together = 1;
+  bool heads_follow = false;  // but one another, until the last so many
 
   int64_t count() const { return heads * row_blocks * parts; }
   int64_t records() const { return parts > 1 ? count() * tile_rows : 0; }

@@ -32,6 +32,23 @@ __device__ SegmentPlace PlaceOf(const Sequence& sequence, int64_t n,
   }
 }
 
+// Which head's tile it is, of all sequences', and which of the head's.
+struct HeadPlace {
+  uint32_t head, block;
+};
+// So many heads come together, block by block: where blocks take turns, those
+// that begin at the same time are mostly of different heads, and do not wait
+// for each other.
+__device__ HeadPlace HeadPlaceOf(const OpenTile& open, uint32_t heads) {
+  const uint32_t together = open.heads_together;
+  const uint32_t section =
+      Divide(open.index, together * open.row_blocks).quotient;
+  const uint32_t first = section * together;
+  const Quotient place = Divide(open.index - first * open.row_blocks,
+                                min(together, heads - first));
+  return {first + place.remainder, place.quotient};
+}
+
 // `cols` columns from `first` on.
 __device__ Columns ColumnsFrom(const Sequence& sequence, int segment, int first,
                                int cols) {
@@ -103,15 +120,16 @@ __global__ void __launch_bounds__(kThreads)
   const auto& g = *At<DeviceGradients>(blob, open.gradients);
   const int cluster = g.cluster, rank = threadIdx.x;
   if (rank >= cluster) return;
-  const Quotient place = Divide(open.index, open.row_blocks);
-  const Quotient head =
-      Divide(place.quotient, static_cast<uint32_t>(p.kv_heads));
+  const auto kv_heads = static_cast<uint32_t>(p.kv_heads);
+  const HeadPlace place =
+      HeadPlaceOf(open, static_cast<uint32_t>(p.batch) * kv_heads);
+  const Quotient head = Divide(place.head, kv_heads);
   const Sequence sequence = open.sequence(blob, head.quotient);
   // Where turns are taken a head's last columns come first; else its first,
   // which most rows see if the mask is causal.
   const auto [segment, n] = PlaceOf(
       sequence,
-      g.deterministic ? open.row_blocks - 1 - place.remainder : place.remainder,
+      g.deterministic ? open.row_blocks - 1 - place.block : place.block,
       g.turn_cols);
   const int cols = g.turn_cols / cluster, first = n * g.turn_cols;
   ColumnBlock& block = PlansOf(params)[tile * cluster + rank];
