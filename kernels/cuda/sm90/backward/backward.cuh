@@ -23,11 +23,12 @@ namespace attnd::cuda::sm90 {
 template <class Config>
 __device__ void RunKeepersAndSender(BackwardShared<Config>& shared) {
   const int lane = threadIdx.x % 32;
-  // In one statement: nobody is to wait for another's end.
-  if (lane == 0 && shared.in_turns) {
-    TurnKeeper<Config>(shared).TakeTurns();
-  } else if (lane == 8 && shared.in_turns) {
-    TurnKeeper<Config>(shared).EndTurns();
+  // None of them falls into another's test: nobody is to wait for another's
+  // end.
+  if (lane == 0) {
+    if (shared.in_turns) TurnKeeper<Config>(shared).TakeTurns();
+  } else if (lane == 8) {
+    if (shared.in_turns) TurnKeeper<Config>(shared).EndTurns();
   } else if (lane == 16) {
     if constexpr (Config::kCluster == 2) DsSender<Config>(shared).Run();
   }

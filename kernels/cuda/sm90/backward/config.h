@@ -88,6 +88,8 @@ struct BackwardConfig {
   // What a block of a cluster needs of its neighbour's K: its part of dims, a
   // panel of each consumer.
   static constexpr int kOtherPanels = kCluster == 2 ? kDimPanels / 2 : 0;
+  // Q of a tile is left when the next one is there.
+  static_assert(kStages >= 2);
   static_assert(kCluster == 1 || (kWide && kOtherPanels == kConsumers));
   static_assert(kRows == 64 || (!kWide && kRows == 64 * kConsumers));
   static_assert(kWide || 64 % kDqCols == 0);
