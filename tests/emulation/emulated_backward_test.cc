@@ -64,6 +64,16 @@ ProblemOptions HopperFull(DType dtype, int64_t dim) {
   return options;
 }
 
+// Up to six heads, of up to four blocks of columns each and more.
+ProblemOptions HopperHeads(DType dtype, int64_t dim) {
+  ProblemOptions options = Hopper(dtype, dim, dim);
+  options.max_q_len = 150;
+  options.max_kv_len = 500;
+  options.max_batch = 3;
+  options.empty_sizes = false;
+  return options;
+}
+
 std::vector<Family> Families() {
   constexpr DType kF16 = DType::kF16, kBF16 = DType::kBF16;
   return {
@@ -83,6 +93,8 @@ std::vector<Family> Families() {
       {"HopperFull256", kHopper, HopperFull(kBF16, 256), 4},
       {"HopperFull64", kHopper, HopperFull(kF16, 64), 6},
       {"HopperFull128", kHopper, HopperFull(kBF16, 128), 6},
+      {"HopperHeads64", kLargeHopper, HopperHeads(kF16, 64), 6},
+      {"HopperHeads256", kLargeHopper, HopperHeads(kBF16, 256), 4},
   };
 }
 

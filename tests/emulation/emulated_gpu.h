@@ -21,6 +21,9 @@ namespace attnd::emulation {
 // have many tiles each.
 inline constexpr cuda::Gpu kHopper = {
     .capability = 90, .multiprocessors = 3, .shared_bytes = 227 << 10};
+// Two heads of a few blocks of columns have place beside each other.
+inline constexpr cuda::Gpu kLargeHopper = {
+    .capability = 90, .multiprocessors = 9, .shared_bytes = 227 << 10};
 inline constexpr cuda::Gpu kAmpere = {
     .capability = 80, .multiprocessors = 3, .shared_bytes = 163 << 10};
 inline constexpr cuda::Gpu kSmallAmpere = {
