@@ -135,6 +135,18 @@ __device__ inline uint32_t AtomicIncrement(uint32_t* p, uint32_t most) {
   return before;
 }
 
+// Has the compiler find out anew what follows from x, where it would otherwise
+// keep that in registers.
+__device__ inline void Forget(int& x) { asm volatile("" : "+r"(x)); }
+
+// Adds x to *p, whoever else does.
+__device__ inline void AtomicAdd(float* p, float x) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(
+                   __cvta_generic_to_global(p)),
+               "f"(x)
+               : "memory");
+}
+
 // Reads *p, now.
 __device__ inline uint32_t LoadRelaxed(const uint32_t* p) {
   uint32_t value;

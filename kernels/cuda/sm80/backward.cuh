@@ -81,6 +81,12 @@ class Backward {
   // A warp's part of S and dP, transposed, and of dK and dV.
   using ScoreTile = float[kTiles][kN][4];
   using Sums = float[kTiles][kDimTiles][4];
+  // B of dK, dV and dQ.
+  using ToColumns = OperandB<Rows, Lines::kAcrossSum>;
+  // A warp's part of dQ.
+  static constexpr int kDqTiles = Config::kDqRows / 16;
+  static constexpr int kDqN = Config::kDqDims / 8;
+  using RowSums = float[kDqTiles][kDqN][4];
 
   __device__ explicit Backward(std::byte* memory)
       : memory_(ptx::SharedAddress(memory)),
@@ -153,46 +159,60 @@ class Backward {
 
   // A step for each block of rows, between barriers:
   //
-  //   S, P, dP, dS of its tile           and, in registers, dV and dK
-  //   dV += P^T dO, dK += dS^T Q, unless done;  dQ += dS K
+  //   S, P, dP, dS of the warp's rows; dV += P^T dO, dK += dS^T Q of these
+  //   dV += P^T dO, dK += dS^T Q of the other warps' rows; dQ += dS K
   __device__ void Loop(Sums& dk, Sums& dv) {
-    Visit next = FirstVisit(shared_.block);
-    LoadTerms(next, 0);
-    LoadQ(next, 0);
-    LoadDO(next, 0);
+    // This, dK and dV are all that is kept from step to step: there are no more
+    // registers. What follows from the lane is found anew, see Forget.
+    Visit here = FirstVisit(shared_.block);
+    LoadTerms(here, 0);
+    LoadQ(here, 0);
+    LoadDO(here, 0);
     ptx::CpAsyncCommit();
-    int buffer = 0;
-    bool more = true;
-    while (more) {
-      const Visit here = next;
-      more = Next(shared_.block, next);
+    do {
       ptx::CpAsyncWait<0>();
       // All have K, V and the rows; they have left P and dS of the step before,
       // the memory of its rows, and added to its dQ.
       __syncthreads();
       EndOldTurn();
-      if (more) {
+      const int buffer = static_cast<int>(StepOf(shared_.block, here) % 2);
+      Visit next = here;
+      if (Next(shared_.block, next)) {
         LoadTerms(next, buffer ^ 1);
         if (kTwoQ) LoadQ(next, buffer ^ 1);
         if (kTwoDO) LoadDO(next, buffer ^ 1);
       }
       ptx::CpAsyncCommit();
+      if constexpr (!kInRegisters) ptx::Forget(lane_);
       const uint32_t q = QTile(buffer), d_o = DOTile(buffer);
       MultiplyScores(here, buffer, q, d_o, dk, dv);
       WaitForNewTurn(here);
       __syncthreads();  // all have P and dS, and it is the block's turn
-      if constexpr (!kInRegisters) AddToColumns(q, d_o, dk, dv);
-      if constexpr (!kTwoQ || !kTwoDO) {
+      if constexpr (kInRegisters) ptx::Forget(lane_);
+      float* const dq_sums = DqSums(here);
+      if constexpr (kTwoQ && kTwoDO) {
+        AddToAll(q, d_o, dk, dv, dq_sums);
+      } else {
+        AddToColumns(q, d_o, dk, dv, Nothing());
         if constexpr (!kInRegisters) __syncthreads();  // all have left Q and dO
-        if (more && !kTwoQ) LoadQ(next, 0);
-        if (more && !kTwoDO) LoadDO(next, 0);
-        ptx::CpAsyncCommit();
+        LoadOnlyBuffers(here);
+        if (dq_sums != nullptr) AddToRows(dq_sums);
       }
-      if (shared_.scratch.dq != nullptr) AddToRows(here);
-      buffer ^= 1;
-    }
+      // What was added is there before the turn ends.
+      if (shared_.scratch.turns != nullptr) __threadfence();
+    } while (Next(shared_.block, here));
     __syncthreads();  // all have left the tiles, and added to dQ
     EndOldTurn();
+  }
+
+  // Where there is one buffer, with the rows after `here`.
+  __device__ void LoadOnlyBuffers(const Visit& here) {
+    Visit next = here;
+    if (Next(shared_.block, next)) {
+      if (!kTwoQ) LoadQ(next, 0);
+      if (!kTwoDO) LoadDO(next, 0);
+    }
+    ptx::CpAsyncCommit();
   }
 
   __device__ uint32_t QTile(int buffer) const {
@@ -238,42 +258,92 @@ class Backward {
     }
   }
 
-  // P and dS of the warp's part of the tile, and what it can do with them.
+  // P and dS of the warp's part of the tile, and what its own dK and dV get
+  // from them.
   __device__ void MultiplyScores(const Visit& visit, int buffer, uint32_t q,
                                  uint32_t d_o, Sums& dk, Sums& dv) {
     const bool masked = IsMasked(shared_.block, visit);
+    const int dim = part_ * Config::kWarpDims;
 #pragma unroll 1
     for (int pass = 0; pass < Config::kWarpRows; pass += Config::kPassRows) {
       const int row = part_ * Config::kWarpRows + pass;
       const RowTerms rows = {&shared_.lse[buffer][row],
                              &shared_.delta[buffer][row],
                              &shared_.seen[buffer][row]};
-      const bool huge = IsHuge(rows.lse[lane_ % Config::kPassRows]);
-      const bool slowly = !shared_.plain || __any_sync(0xffffffff, huge);
-      float slopes[kTiles * kN * 4];  // in local memory, used slowly
       ScoreTile s, ds;
-      MultiplyQK<T, kDim>(memory_ + Memory::kK, column_, q + Rows::Bytes(row),
-                          lane_, s);
-      if (slowly) {
+      Multiply(memory_ + Memory::kK, q, row, s);
+      const RegistersA<T, kTiles, kN> p(s);
+      const bool huge = IsHuge(rows.lse[lane_ % Config::kPassRows]);
+      if (!shared_.plain || __any_sync(0xffffffff, huge)) {
+        float slopes[kTiles * kN * 4];
         ExponentiateSlowly(rows, RuleOf(visit), masked,
                            int64_t{visit.rows} * kRows + row, BiasColumn(),
                            column_, lane_, s, slopes);
+#pragma unroll
+        for (int part = 0; part < kTiles * kN; ++part) StoreP(part, row, s);
+        AddProduct<T, Config::kPassRows>(p, ToColumns(d_o, dim, row, lane_),
+                                         dv);
+        MultiplyBySlopes<kTiles, kN>(slopes, s);
+        Multiply(memory_ + Memory::kV, d_o, row, ds);
+#pragma unroll
+        for (int part = 0; part < kTiles * kN; ++part) {
+          MakeDS(part, rows, row, s, ds);
+        }
       } else {
         if (masked) Mask(rows, column_, lane_, s);
-        Exponentiate(rows, shared_.factor, lane_, s);
+        const float factor = shared_.factor;
+        Multiply(memory_ + Memory::kV, d_o, row, ds, [&](int i, int count) {
+          DoShare<kTiles * kN>(i, count, [&](int part) {
+            const int t = part % kTiles, n = part / kTiles;
+            Exponentiate(rows, factor, n, lane_, s[t][n]);
+            StoreP(part, row, s);
+          });
+        });
+        if constexpr (!kInRegisters) ptx::Forget(lane_);
+        AddProduct<T, Config::kPassRows>(
+            p, ToColumns(d_o, dim, row, lane_), dv, [&](int i, int count) {
+              DoShare<kTiles * kN>(
+                  i, count, [&](int part) { MakeDS(part, rows, row, s, ds); });
+            });
       }
-      MultiplyQK<T, kDim>(memory_ + Memory::kV, column_, d_o + Rows::Bytes(row),
-                          lane_, ds);
-      Differentiate(rows, lane_, s, ds);
-      if (slowly) MultiplyBySlopes<kTiles, kN>(slopes, ds);
-      StoreScores<T, Scores>(ds, memory_ + Memory::kDS, column_, row, lane_);
-      if constexpr (kInRegisters) {
-        AddPV<T, kDim>(s, d_o + Rows::Bytes(row), lane_, dv);
-        AddPV<T, kDim>(ds, q + Rows::Bytes(row), lane_, dk);
-      } else {
-        StoreScores<T, Scores>(s, memory_ + Memory::kP, column_, row, lane_);
+      AddProduct<T, Config::kPassRows>(RegistersA<T, kTiles, kN>(ds),
+                                       ToColumns(q, dim, row, lane_), dk);
+    }
+  }
+
+  // (E1) or (E14), transposed: the warp's columns of K or V by rows of Q or dO.
+  template <class Between = Nothing>
+  __device__ void Multiply(uint32_t columns, uint32_t rows, int row,
+                           ScoreTile& product, const Between& between = {}) {
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int n = 0; n < kN; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) product[t][n][i] = 0.0f;
       }
     }
+    AddProduct<T, kDim>(
+        OperandA<Rows, Lines::kAlongSum>(columns, column_, 0, lane_),
+        OperandB<Rows, Lines::kAlongSum>(rows, row, 0, lane_), product,
+        between);
+  }
+
+  // For the warps that have the same columns and other rows.
+  __device__ void StoreP(int part, int row, const ScoreTile& p) {
+    const int t = part % kTiles, n = part / kTiles;
+    if constexpr (!kInRegisters) {
+      StoreBlock<T, Scores>(p[t][n], memory_ + Memory::kP, column_ + 16 * t,
+                            row / 8 + n, lane_);
+    }
+  }
+  // (E15). `p`: with slopes, for (E16).
+  __device__ void MakeDS(int part, const RowTerms& rows, int row,
+                         const ScoreTile& p, ScoreTile& ds) {
+    const int t = part % kTiles, n = part / kTiles;
+    Differentiate(rows, n, lane_, p[t][n], ds[t][n]);
+    StoreBlock<T, Scores>(ds[t][n], memory_ + Memory::kDS, column_ + 16 * t,
+                          row / 8 + n, lane_);
   }
 
   __device__ ScoreRule RuleOf(const Visit& visit) const {
@@ -288,44 +358,96 @@ class Backward {
            block.first_column;
   }
 
-  // (E13), (E18): the warp's columns and dims, from P and dS of all rows.
-  __device__ void AddToColumns(uint32_t q, uint32_t d_o, Sums& dk, Sums& dv) {
-    const int dim = part_ * Config::kWarpDims;
+  // (E13), (E18): what the warp's dK and dV get from the other parts of rows.
+  template <class Between>
+  __device__ void AddToColumns(uint32_t q, uint32_t d_o, Sums& dk, Sums& dv,
+                               const Between& between) {
     using A = OperandA<Scores, Lines::kAlongSum>;
-    AddProduct<T, kRows>(A(memory_ + Memory::kP, column_, lane_),
-                         OperandB<Rows>(d_o, dim, lane_), dv);
-    AddProduct<T, kRows>(A(memory_ + Memory::kDS, column_, lane_),
-                         OperandB<Rows>(q, dim, lane_), dk);
+    const int dim = part_ * Config::kWarpDims;
+#pragma unroll
+    for (int other = 1; other < Config::kParts; ++other) {
+      const int row = (part_ + other) % Config::kParts * Config::kWarpRows;
+      const auto share = [&](int first) {
+        return [&between, first, other](int i, int count) {
+          between(2 * (other - 1) * count + first * count + i,
+                  2 * (Config::kParts - 1) * count);
+        };
+      };
+      AddProduct<T, Config::kWarpRows>(
+          A(memory_ + Memory::kP, column_, row, lane_),
+          ToColumns(d_o, dim, row, lane_), dv, share(0));
+      AddProduct<T, Config::kWarpRows>(
+          A(memory_ + Memory::kDS, column_, row, lane_),
+          ToColumns(q, dim, row, lane_), dk, share(1));
+    }
+  }
+
+  // Both of the above, and (E17). Sums of dQ are added to while products run:
+  // memory takes them one by one.
+  __device__ void AddToAll(uint32_t q, uint32_t d_o, Sums& dk, Sums& dv,
+                           float* dq_sums) {
+    if constexpr (kInRegisters) {
+      if (dq_sums != nullptr) AddToRows(dq_sums);
+    } else {
+      RowSums dq;
+      MultiplyRows(dq);
+      AddToColumns(q, d_o, dk, dv, [&](int i, int count) {
+        DoShare<kDqTiles * kDqN>(i, count, [&](int part) {
+          if (dq_sums != nullptr) AddToRows(part, dq, dq_sums);
+        });
+      });
+    }
   }
 
   // (E17): the warp's rows and dims, from dS of all the block's columns.
-  __device__ void AddToRows(const Visit& visit) {
-    constexpr int kDqTiles = Config::kDqRows / 16, kDqN = Config::kDqDims / 8;
-    constexpr int kAcross = kDim / Config::kDqDims;
-    const int row = warp_ / kAcross * Config::kDqRows;
-    const int dim = warp_ % kAcross * Config::kDqDims;
-    float dq[kDqTiles][kDqN][4] = {};
-    AddProduct<T, kCols>(
-        OperandA<Scores, Lines::kAcrossSum>(memory_ + Memory::kDS, row, lane_),
-        OperandB<Rows>(memory_ + Memory::kK, dim, lane_), dq);
-    const RowScratch& scratch = shared_.scratch;
-    float* to =
-        scratch.dq + scratch.template RowOf<kRows>(visit) * kDim +
-        DqPlace(DqLayout::kLanes, row + lane_ / 4, dim + 2 * (lane_ % 4), kDim);
+  __device__ void AddToRows(float* sums) {
+    RowSums dq;
+    MultiplyRows(dq);
+#pragma unroll
+    for (int part = 0; part < kDqTiles * kDqN; ++part) {
+      AddToRows(part, dq, sums);
+    }
+  }
+  __device__ void MultiplyRows(RowSums& dq) {
 #pragma unroll
     for (int t = 0; t < kDqTiles; ++t) {
 #pragma unroll
       for (int n = 0; n < kDqN; ++n) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          // See DqPlace: a lane's words lie 32 apart.
-          const int word = i / 2 * 4 + n % 2 * 2 + i % 2;
-          atomicAdd(to + 16 * t * kDim + n / 2 * 256 + word * 32, dq[t][n][i]);
-        }
+        for (int i = 0; i < 4; ++i) dq[t][n][i] = 0.0f;
       }
     }
-    // What was added is there before the turn ends.
-    if (scratch.turns != nullptr) __threadfence();
+    AddProduct<T, kCols>(OperandA<Scores, Lines::kAcrossSum>(
+                             memory_ + Memory::kDS, DqRow(), 0, lane_),
+                         ToColumns(memory_ + Memory::kK, DqDim(), 0, lane_),
+                         dq);
+  }
+  // The first of the warp's.
+  __device__ int DqRow() const {
+    return warp_ / (kDim / Config::kDqDims) * Config::kDqRows;
+  }
+  __device__ int DqDim() const {
+    return warp_ % (kDim / Config::kDqDims) * Config::kDqDims;
+  }
+  // Where this lane's first element of the warp's part of dQ is summed up; null
+  // if dQ is not wanted.
+  __device__ float* DqSums(const Visit& visit) const {
+    const RowScratch& scratch = shared_.scratch;
+    if (scratch.dq == nullptr) return nullptr;
+    return scratch.dq + scratch.template RowOf<kRows>(visit) * kDim +
+           DqPlace(DqLayout::kLanes, DqRow() + lane_ / 4,
+                   DqDim() + 2 * (lane_ % 4), kDim);
+  }
+  // Adds one of kDqTiles * kDqN parts of the warp's.
+  __device__ static void AddToRows(int part, const RowSums& dq, float* sums) {
+    const int t = part / kDqN, n = part % kDqN;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      // See DqPlace: a lane's words lie 32 apart.
+      const int word = i / 2 * 4 + n % 2 * 2 + i % 2;
+      ptx::AtomicAdd(sums + 16 * t * kDim + n / 2 * 256 + word * 32,
+                     dq[t][n][i]);
+    }
   }
 
   // Before a barrier, after which the block may add to the rows' dQ.
@@ -383,7 +505,8 @@ class Backward {
 
   const uint32_t memory_;
   BackwardShared<Config>& shared_;
-  const int lane_, warp_;
+  int lane_;
+  const int warp_;
   const int column_;  // the first of the warp's
   const int part_;    // of the rows of S and dP, and of the dims of dK and dV
 };

@@ -246,7 +246,7 @@ class BackwardFloat32 {
       for (int r = 0; r < 4; ++r) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          atomicAdd(to + r * kDim + first + i, dq[r][i]);
+          ptx::AtomicAdd(to + r * kDim + first + i, dq[r][i]);
         }
       }
       // What was added is there before the turn ends.

@@ -92,6 +92,12 @@ __device__ inline bool Next(const ColumnBlock& block, Visit& visit) {
   }
   return visit.head < block.sequence.problem->group;
 }
+// Which of the block's visits it is, from 0 on.
+__device__ inline uint32_t StepOf(const ColumnBlock& block,
+                                  const Visit& visit) {
+  return visit.head * static_cast<uint32_t>(block.visited.size()) + visit.rows -
+         static_cast<uint32_t>(block.visited.lo);
+}
 
 __device__ inline bool IsMasked(const ColumnBlock& block, const Visit& visit) {
   return visit.rows < block.unmasked.lo || visit.rows >= block.unmasked.hi;

@@ -43,42 +43,41 @@ __device__ void Mask(const RowTerms& rows, int column, int lane,
   }
 }
 
+// The tile is also worked on by blocks of 16 columns and 8 rows: `x` is one of
+// them, `n` says which rows.
+
 // S becomes P, (E12), by the plain rule with its factor.
-template <int kTiles, int kN>
-__device__ void Exponentiate(const RowTerms& rows, float factor, int lane,
-                             float (&s)[kTiles][kN][4]) {
+__device__ inline void Exponentiate(const RowTerms& rows, float factor, int n,
+                                    int lane, float (&x)[4]) {
+  const float2 lse =
+      *reinterpret_cast<const float2*>(rows.lse + 8 * n + 2 * (lane % 4));
 #pragma unroll
-  for (int n = 0; n < kN; ++n) {
-    const float2 lse =
-        *reinterpret_cast<const float2*>(rows.lse + 8 * n + 2 * (lane % 4));
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        s[t][n][i] =
-            ptx::Exp2(fmaf(s[t][n][i], factor, i % 2 == 0 ? -lse.x : -lse.y));
-      }
-    }
+  for (int i = 0; i < 4; ++i) {
+    x[i] = ptx::Exp2(fmaf(x[i], factor, i % 2 == 0 ? -lse.x : -lse.y));
   }
 }
 
 // dP becomes dS, (E15).
-template <int kTiles, int kN>
-__device__ void Differentiate(const RowTerms& rows, int lane,
-                              const float (&p)[kTiles][kN][4],
-                              float (&dp)[kTiles][kN][4]) {
+__device__ inline void Differentiate(const RowTerms& rows, int n, int lane,
+                                     const float (&p)[4], float (&x)[4]) {
+  const float2 delta =
+      *reinterpret_cast<const float2*>(rows.delta + 8 * n + 2 * (lane % 4));
 #pragma unroll
-  for (int n = 0; n < kN; ++n) {
-    const float2 delta =
-        *reinterpret_cast<const float2*>(rows.delta + 8 * n + 2 * (lane % 4));
+  for (int i = 0; i < 4; ++i) {
+    x[i] = p[i] * (x[i] - (i % 2 == 0 ? delta.x : delta.y));
+  }
+}
+
+// Rounds the block to T, into a tile in shared memory whose lines are columns:
+// from `column` on, at chunk `chunk` of its rows.
+template <class T, class Layout>
+__device__ void StoreBlock(const float (&x)[4], uint32_t tile, int column,
+                           int chunk, int lane) {
 #pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        dp[t][n][i] =
-            p[t][n][i] * (dp[t][n][i] - (i % 2 == 0 ? delta.x : delta.y));
-      }
-    }
+  for (int r = 0; r < 2; ++r) {
+    ptx::StoreShared4(tile + Layout::Offset(column + 8 * r + lane / 4, chunk) +
+                          4 * (lane % 4),
+                      ptx::Pack<T>(x[2 * r], x[2 * r + 1]));
   }
 }
 
@@ -119,34 +118,13 @@ __device__ void ExponentiateSlowly(const RowTerms& rows, const ScoreRule& rule,
   for (int e = 0; e < kCount; ++e) flat[e] = local[e];
 }
 
-// dS becomes dX, (E16).
+// P becomes what dP - delta is multiplied by, (E15) and (E16) in one.
 template <int kTiles, int kN>
 __device__ void MultiplyBySlopes(const float (&slopes)[kTiles * kN * 4],
-                                 float (&ds)[kTiles][kN][4]) {
-  float* flat = &ds[0][0][0];
+                                 float (&p)[kTiles][kN][4]) {
+  float* flat = &p[0][0][0];
 #pragma unroll
   for (int e = 0; e < kTiles * kN * 4; ++e) flat[e] *= slopes[e];
-}
-
-// Rounds the tile to T, into a larger one in shared memory whose lines are
-// columns: at `column` and `row`, multiples of 8.
-template <class T, class Layout, int kTiles, int kN>
-__device__ void StoreScores(const float (&x)[kTiles][kN][4], uint32_t tile,
-                            int column, int row, int lane) {
-#pragma unroll
-  for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-        ptx::StoreShared4(tile +
-                              Layout::Offset(column + 16 * t + 8 * r + lane / 4,
-                                             row / 8 + n) +
-                              4 * (lane % 4),
-                          ptx::Pack<T>(x[t][n][2 * r], x[t][n][2 * r + 1]));
-      }
-    }
-  }
 }
 
 }  // namespace attnd::cuda::sm80

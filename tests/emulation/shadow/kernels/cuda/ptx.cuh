@@ -84,6 +84,8 @@ uint32_t Pack(float low, float high) {
 inline uint32_t AtomicIncrement(uint32_t* p, uint32_t most) {
   return atomicInc(p, most);
 }
+inline void Forget(int&) {}
+inline void AtomicAdd(float* p, float x) { atomicAdd(p, x); }
 inline uint32_t LoadRelaxed(const uint32_t* p) {
   emulation::Poll("ld.relaxed");
   return *p;
