@@ -42,6 +42,11 @@ def claims_section(results):
     return '## Claims\n\n' + table(('claim', 'of', 'measured here', 'verdict'), rows)
 
 
+def sides_section():
+    lines = [f'- **{sides.title(side)}**: {sides.what(side)}.' for side in sides.SIDES]
+    return '\n'.join(['## What is compared on a GPU', '', *lines])
+
+
 # -- speed
 
 
@@ -304,7 +309,8 @@ def machines(results):
 
 def render(results):
     """{file name: text}: the page and its plots."""
-    sections = [ABOUT.strip(), claims_section(results), speed_section(results),
+    sections = [ABOUT.strip(), claims_section(results), sides_section(),
+                speed_section(results),
                 dram_section(results), naive_section(results), cpu_section(results), HOW.strip(),
                 machines(results)]
     files = {'README.md': '\n\n'.join(s for s in sections if s) + '\n'}
