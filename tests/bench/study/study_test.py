@@ -70,6 +70,10 @@ class SvgTest(unittest.TestCase):
         self.assertEqual(svg.log_ticks(3, 200), [1, 10, 100, 1000])
         self.assertEqual(svg.log_ticks(10, 10), [10, 100])
 
+    def test_numbers_are_written_out_below_a_million(self):
+        self.assertEqual([svg.number(x) for x in (0.5, 512, 1000.0, 16384, 1e5, 2e6)],
+                         ['0.5', '512', '1000', '16,384', '100,000', '2e6'])
+
     def test_plots_are_xml_with_all_that_was_given(self):
         lines = svg.line_plot('a < b', 'x', 'y', [('one', '#123456', [(512, 3.0), (1024, 5.0)]),
                                                   ('nowhere', '#654321', [])])

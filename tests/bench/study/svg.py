@@ -20,10 +20,10 @@ def _line(x1, y1, x2, y2, color, width=1):
 
 def number(value):
     """Short, as on an axis."""
-    if value >= 1e4 or 0 < value < 1e-2:
+    if value >= 1e6 or 0 < value < 1e-2:
         digits = f'{value:.0e}'
         return digits.replace('e+0', 'e').replace('e-0', 'e-')
-    return f'{value:g}'
+    return f'{value:,.12g}' if value >= 1e4 else f'{value:g}'
 
 
 def linear_ticks(most, count=5):
@@ -87,8 +87,7 @@ def line_plot(title, x_label, y_label, series, log_y=False):
     low, span = math.log2(xs[0]), math.log2(xs[-1] / xs[0]) or 1
     place = lambda x: LEFT + 20 + (math.log2(x) - low) / span * (WIDTH - LEFT - RIGHT - 40)
     parts = _frame(title, y_label, axis, [(name, color) for name, color, _ in series])
-    parts += [_text(place(x), HEIGHT - BOTTOM + 18, number(x) if x >= 1e5 else f'{x:g}')
-              for x in xs]
+    parts += [_text(place(x), HEIGHT - BOTTOM + 18, number(x)) for x in xs]
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, x_label))
     for _, color, points in series:
         path = ' '.join(f'{place(x):.1f},{axis(y):.1f}' for x, y in points)
