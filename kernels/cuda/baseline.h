@@ -3,7 +3,7 @@
 
 // What the host sides of naive/ and flash_attention_1/ share: they run a
 // group's problems one after another, with all of their descriptors in one
-// block.
+// block. The fused kernels, too, ask what is to be computed at all.
 
 #include <cstddef>
 #include <cstdint>

@@ -1,8 +1,11 @@
 #include "kernels/cuda/fused.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
+#include "kernels/cuda/baseline.h"
 #include "kernels/cuda/descriptor.h"
 #include "kernels/cuda/enqueue.h"
 #include "kernels/cuda/pack.h"
@@ -33,10 +36,8 @@ int64_t RecordBytes(const Problem& p) {
          static_cast<int64_t>(sizeof(float));
 }
 
-bool HasOutputs(const ForwardArgs& args) {
-  const Problem& p = args.problem;
-  return p.batch > 0 && p.q_heads > 0 && p.q_len > 0 && (args.o || args.lse) &&
-         (p.cancel == nullptr || !p.cancel->cancelled());
+bool IsWanted(const ForwardArgs& args) {
+  return HasOutput(args) && !Cancelled(args.problem);
 }
 
 // The first problems of the group that one set of launches takes.
@@ -57,7 +58,7 @@ class Plan {
   Plan(absl::Span<const ForwardArgs> group, const Gpu& gpu) : gpu_(gpu) {
     blob_.Reserve(group.size() * kUsualBytes);
     for (const ForwardArgs& args : group) {
-      if (HasOutputs(args)) Add(args);
+      if (IsWanted(args)) Add(args);
     }
     for (Launch& launch : launches_) launch.Place(blob_);
   }

@@ -1,6 +1,8 @@
 #include "kernels/cuda/fused_backward.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -86,14 +88,8 @@ int64_t MostWords(const Problem& p, const Gpu& gpu) {
          Lines(PlanWords(kernel, ColumnTiles(p, kernel).count()));
 }
 
-bool HasGradients(const BackwardArgs& args) {
-  const Problem& p = args.problem;
-  if (p.batch == 0 || p.q_heads == 0) return false;
-  if (p.cancel != nullptr && p.cancel->cancelled()) return false;
-  return (args.dq && p.q_len > 0) ||
-         std::any_of(p.kv.begin(), p.kv.end(), [](const KvSegment& s) {
-           return (s.dk || s.dv) && s.len > 0;
-         });
+bool IsWanted(const BackwardArgs& args) {
+  return HasOutput(args) && !Cancelled(args.problem);
 }
 
 // The first problems of the group that one set of launches takes.
@@ -118,7 +114,7 @@ int64_t MostScratchBytes(absl::Span<const BackwardArgs> group, const Gpu& gpu) {
     int64_t words = 0;
     for (const BackwardArgs& args : chunk) {
       const Problem& p = args.problem;
-      if (HasGradients(args)) words += MostWords(p, gpu);
+      if (IsWanted(args)) words += MostWords(p, gpu);
     }
     most = std::max(most, words * kWordBytes);
     group.remove_prefix(chunk.size());
@@ -134,7 +130,7 @@ class Plan {
       : gpu_(gpu), deterministic_(deterministic) {
     launches_.emplace_back(PrepareRowsKernel(group[0].problem.dtype()));
     for (const BackwardArgs& args : group) {
-      if (HasGradients(args)) Add(args);
+      if (IsWanted(args)) Add(args);
     }
     launches_.push_back(finish_);
     for (Launch& launch : launches_) launch.Place(blob_);
