@@ -1,7 +1,5 @@
 #include "tests/emulation/cluster.h"
 
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "tests/emulation/scheduler.h"
 
@@ -65,15 +63,6 @@ Block& BlockOf(uint32_t& address) {
   Block& block = *own.cluster->blocks[rank - 1];
   if (block.live == 0) Fail("shared memory of a block that has ended");
   return block;
-}
-
-uint32_t LoadFromCluster(uint32_t address) {
-  Block& block = BlockOf(address);
-  const std::byte* at = block.memory.At(address, sizeof(uint32_t));
-  if (at == nullptr) Fail("no shared memory there in the cluster");
-  uint32_t value = 0;
-  std::memcpy(&value, at, sizeof(value));
-  return value;
 }
 
 }  // namespace attnd::emulation

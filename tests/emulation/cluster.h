@@ -30,7 +30,6 @@ uint32_t ClusterAddress(uint32_t address, uint32_t rank);
 // The block of an address, of which its own address there is left; an address
 // that is of no other block is this one's. Fails where that block has ended.
 Block& BlockOf(uint32_t& address);
-uint32_t LoadFromCluster(uint32_t address);
 
 }  // namespace attnd::emulation
 

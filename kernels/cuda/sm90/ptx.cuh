@@ -103,14 +103,6 @@ __device__ inline void ClusterArrive() {
 __device__ inline void ClusterWait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
-__device__ inline uint32_t LoadCluster(uint32_t address) {
-  uint32_t value;
-  asm volatile("ld.shared::cluster.u32 %0, [%1];"
-               : "=r"(value)
-               : "r"(address)
-               : "memory");
-  return value;
-}
 // Stores a word at an address in any block of the cluster, where it counts for
 // `barrier`.
 __device__ inline void StoreCluster(uint32_t to, uint32_t value,

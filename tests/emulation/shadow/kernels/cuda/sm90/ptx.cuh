@@ -51,9 +51,6 @@ inline uint32_t ClusterAddress(uint32_t address, uint32_t rank) {
 }
 inline void ClusterArrive() { emulation::ArriveAtCluster(); }
 inline void ClusterWait() { emulation::WaitForCluster(); }
-inline uint32_t LoadCluster(uint32_t address) {
-  return emulation::LoadFromCluster(address);
-}
 inline void StoreCluster(uint32_t to, uint32_t value, uint32_t barrier) {
   emulation::StartStore(to, value, barrier);
 }
