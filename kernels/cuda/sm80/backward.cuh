@@ -6,62 +6,22 @@
 // dV, while Q and dO of all rows that see them come by, of one q head after the
 // other. What these rows' dQ gets from the columns is added to sums in memory.
 
+#include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/dq_sum.cuh"
 #include "kernels/cuda/open_tile.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sm80/backward_config.h"
+#include "kernels/cuda/sm80/backward_shared.cuh"
 #include "kernels/cuda/sm80/column_block.cuh"
-#include "kernels/cuda/sm80/epilogue.cuh"
+#include "kernels/cuda/sm80/column_sums.cuh"
 #include "kernels/cuda/sm80/operand.cuh"
-#include "kernels/cuda/sm80/products.cuh"
+#include "kernels/cuda/sm80/row_sums.cuh"
 #include "kernels/cuda/sm80/score_tile.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
 
 namespace attnd::cuda::sm80 {
-
-template <class Config>
-struct BackwardShared {
-  using T = typename Config::T;
-  // Of the rows that are worked on, and of the next.
-  alignas(16) float lse[2][Config::kRows];
-  alignas(16) float delta[2][Config::kRows];
-  alignas(16) ushort2 seen[2][Config::kRows];  // where there is a mask
-  TileDescription description;
-  uint32_t tile;
-  ColumnBlock block;
-  HeadRows<T> q, d_o;
-  RowScratch scratch;
-  Turn turn;  // of the rows that are worked on
-  DeviceSegmentGradients gradients;
-  bool plain;    // see ScoreRule
-  float factor;  // of scores, if so
-};
-
-// Where tiles are in a block's shared memory, in bytes.
-template <class Config>
-struct BackwardMemory {
-  using Rows = TileLayout<Config::kDim>;     // of Q, dO, K and V
-  using Scores = TileLayout<Config::kRows>;  // of P and dS, a line a column
-  static constexpr int kK = 0;
-  static constexpr int kV = kK + Rows::Bytes(Config::kCols);
-  static constexpr int kQ = kV + Rows::Bytes(Config::kCols);
-  static constexpr int kDO =
-      kQ + Config::kQBuffers * Rows::Bytes(Config::kRows);
-  static constexpr int kDS =
-      kDO + Config::kDOBuffers * Rows::Bytes(Config::kRows);
-  static constexpr int kP = kDS + Scores::Bytes(Config::kCols);
-  static constexpr int kShared =
-      kP + (Config::kInRegisters ? 0 : Scores::Bytes(Config::kCols));
-};
-
-template <class Config>
-constexpr int BackwardSharedBytes() {
-  return BackwardMemory<Config>::kShared +
-         static_cast<int>(sizeof(BackwardShared<Config>));
-}
 
 template <class Config>
 class Backward {
@@ -81,12 +41,8 @@ class Backward {
   // A warp's part of S and dP, transposed, and of dK and dV.
   using ScoreTile = float[kTiles][kN][4];
   using Sums = float[kTiles][kDimTiles][4];
-  // B of dK, dV and dQ.
+  // B of dK and dV.
   using ToColumns = OperandB<Rows, Lines::kAcrossSum>;
-  // A warp's part of dQ.
-  static constexpr int kDqTiles = Config::kDqRows / 16;
-  static constexpr int kDqN = Config::kDqDims / 8;
-  using RowSums = float[kDqTiles][kDqN][4];
 
   __device__ explicit Backward(std::byte* memory)
       : memory_(ptx::SharedAddress(memory)),
@@ -104,11 +60,16 @@ class Backward {
     Clear(dv);
     if (!shared_.block.visited.empty()) Loop(dk, dv);
     const DeviceProblem& p = *shared_.block.sequence.problem;
-    Finish(1.0f, dv);
-    Store(dv, shared_.gradients.dv, p.value_dim);
+    const uint32_t staging =
+        memory_ +
+        warp_ * TileLayout<Config::kWarpDims>::Bytes(Config::kWarpCols);
+    const ColumnPart at = {shared_.block, column_, part_ * Config::kWarpDims,
+                           staging, lane_};
+    Finish(at, 1.0f, dv);
+    Store<T>(at, dv, shared_.gradients.dv, p.value_dim);
     __syncwarp();  // all have left the staging memory
-    Finish(p.scale, dk);
-    Store(dk, shared_.gradients.dk, p.head_dim);
+    Finish(at, p.scale, dk);
+    Store<T>(at, dk, shared_.gradients.dk, p.head_dim);
   }
 
  private:
@@ -146,17 +107,6 @@ class Backward {
     __syncthreads();  // all have what was written
   }
 
-  __device__ static void Clear(Sums& sums) {
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-      for (int d = 0; d < kDimTiles; ++d) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) sums[t][d][i] = 0.0f;
-      }
-    }
-  }
-
   // A step for each block of rows, between barriers:
   //
   //   S, P, dP, dS of the warp's rows; dV += P^T dO, dK += dS^T Q of these
@@ -189,14 +139,15 @@ class Backward {
       WaitForNewTurn(here);
       __syncthreads();  // all have P and dS, and it is the block's turn
       if constexpr (kInRegisters) ptx::Forget(lane_);
-      float* const dq_sums = DqSums(here);
+      RowSums<Config> dq(warp_, lane_);
+      float* const sums = dq.Of(shared_.scratch, here);
       if constexpr (kTwoQ && kTwoDO) {
-        AddToAll(q, d_o, dk, dv, dq_sums);
+        AddToAll(q, d_o, dk, dv, dq, sums);
       } else {
         AddToColumns(q, d_o, dk, dv, Nothing());
         if constexpr (!kInRegisters) __syncthreads();  // all have left Q and dO
         LoadOnlyBuffers(here);
-        if (dq_sums != nullptr) AddToRows(dq_sums);
+        if (sums != nullptr) AddToRows(dq, sums);
       }
       // What was added is there before the turn ends.
       if (shared_.scratch.turns != nullptr) __threadfence();
@@ -315,14 +266,7 @@ class Backward {
   template <class Between = Nothing>
   __device__ void Multiply(uint32_t columns, uint32_t rows, int row,
                            ScoreTile& product, const Between& between = {}) {
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-      for (int n = 0; n < kN; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) product[t][n][i] = 0.0f;
-      }
-    }
+    Clear(product);
     AddProduct<T, kDim>(
         OperandA<Rows, Lines::kAlongSum>(columns, column_, 0, lane_),
         OperandB<Rows, Lines::kAlongSum>(rows, row, 0, lane_), product,
@@ -385,68 +329,23 @@ class Backward {
   // Both of the above, and (E17). Sums of dQ are added to while products run:
   // memory takes them one by one.
   __device__ void AddToAll(uint32_t q, uint32_t d_o, Sums& dk, Sums& dv,
-                           float* dq_sums) {
+                           RowSums<Config>& dq, float* sums) {
     if constexpr (kInRegisters) {
-      if (dq_sums != nullptr) AddToRows(dq_sums);
+      if (sums != nullptr) AddToRows(dq, sums);
     } else {
-      RowSums dq;
-      MultiplyRows(dq);
+      dq.Multiply(memory_);
       AddToColumns(q, d_o, dk, dv, [&](int i, int count) {
-        DoShare<kDqTiles * kDqN>(i, count, [&](int part) {
-          if (dq_sums != nullptr) AddToRows(part, dq, dq_sums);
+        DoShare<RowSums<Config>::kParts>(i, count, [&](int part) {
+          if (sums != nullptr) dq.Add(part, sums);
         });
       });
     }
   }
-
-  // (E17): the warp's rows and dims, from dS of all the block's columns.
-  __device__ void AddToRows(float* sums) {
-    RowSums dq;
-    MultiplyRows(dq);
+  __device__ void AddToRows(RowSums<Config>& dq, float* sums) {
+    dq.Multiply(memory_);
 #pragma unroll
-    for (int part = 0; part < kDqTiles * kDqN; ++part) {
-      AddToRows(part, dq, sums);
-    }
-  }
-  __device__ void MultiplyRows(RowSums& dq) {
-#pragma unroll
-    for (int t = 0; t < kDqTiles; ++t) {
-#pragma unroll
-      for (int n = 0; n < kDqN; ++n) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) dq[t][n][i] = 0.0f;
-      }
-    }
-    AddProduct<T, kCols>(OperandA<Scores, Lines::kAcrossSum>(
-                             memory_ + Memory::kDS, DqRow(), 0, lane_),
-                         ToColumns(memory_ + Memory::kK, DqDim(), 0, lane_),
-                         dq);
-  }
-  // The first of the warp's.
-  __device__ int DqRow() const {
-    return warp_ / (kDim / Config::kDqDims) * Config::kDqRows;
-  }
-  __device__ int DqDim() const {
-    return warp_ % (kDim / Config::kDqDims) * Config::kDqDims;
-  }
-  // Where this lane's first element of the warp's part of dQ is summed up; null
-  // if dQ is not wanted.
-  __device__ float* DqSums(const Visit& visit) const {
-    const RowScratch& scratch = shared_.scratch;
-    if (scratch.dq == nullptr) return nullptr;
-    return scratch.dq + scratch.template RowOf<kRows>(visit) * kDim +
-           DqPlace(DqLayout::kLanes, DqRow() + lane_ / 4,
-                   DqDim() + 2 * (lane_ % 4), kDim);
-  }
-  // Adds one of kDqTiles * kDqN parts of the warp's.
-  __device__ static void AddToRows(int part, const RowSums& dq, float* sums) {
-    const int t = part / kDqN, n = part % kDqN;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      // See DqPlace: a lane's words lie 32 apart.
-      const int word = i / 2 * 4 + n % 2 * 2 + i % 2;
-      ptx::AtomicAdd(sums + 16 * t * kDim + n / 2 * 256 + word * 32,
-                     dq[t][n][i]);
+    for (int part = 0; part < RowSums<Config>::kParts; ++part) {
+      dq.Add(part, sums);
     }
   }
 
@@ -461,46 +360,6 @@ class Backward {
   __device__ void EndOldTurn() {
     if (threadIdx.x != 0 || shared_.turn.counter == nullptr) return;
     EndTurn(shared_.turn.counter, shared_.turn.number);
-  }
-
-  // What the segment has beyond the sequence's length gets zeros.
-  __device__ void Finish(float factor, Sums& sums) const {
-#pragma unroll
-    for (int t = 0; t < kTiles; ++t) {
-#pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const bool valid =
-            column_ + 16 * t + 8 * r + lane_ / 4 < shared_.block.valid;
-#pragma unroll
-        for (int d = 0; d < kDimTiles; ++d) {
-#pragma unroll
-          for (int i = 2 * r; i < 2 * r + 2; ++i) {
-            sums[t][d][i] = valid ? sums[t][d][i] * factor : 0.0f;
-          }
-        }
-      }
-    }
-  }
-
-  __device__ void Store(const Sums& sums, const TensorView& view, int dim) {
-    const int first = part_ * Config::kWarpDims, left = dim - first;
-    if (view.data == nullptr || left <= 0) return;
-    const int end = shared_.block.stored - column_;
-    const int64_t offset = column_ * view.token_stride + first;
-    if (view.dtype == DType::kF32) {
-      StoreElements(sums, ColumnRows<float>(view, shared_.block) + offset,
-                    view.token_stride, 0, end, left, lane_);
-      return;
-    }
-    T* to = ColumnRows<T>(view, shared_.block) + offset;
-    if (IsAligned(to, view.token_stride) && left % 8 == 0) {
-      using Staging = TileLayout<Config::kWarpDims>;
-      StoreRows<T, Config::kWarpDims>(
-          sums, memory_ + warp_ * Staging::Bytes(Config::kWarpCols), to,
-          view.token_stride, 0, end, left, lane_);
-    } else {
-      StoreElements(sums, to, view.token_stride, 0, end, left, lane_);
-    }
   }
 
   const uint32_t memory_;

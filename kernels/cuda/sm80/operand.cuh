@@ -97,6 +97,18 @@ class OperandB {
   int chunk_;
 };
 
+template <int kTiles, int kN>
+__device__ void Clear(float (&c)[kTiles][kN][4]) {
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int n = 0; n < kN; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) c[t][n][i] = 0.0f;
+    }
+  }
+}
+
 struct Nothing {
   __device__ void operator()(int, int) const {}
 };
