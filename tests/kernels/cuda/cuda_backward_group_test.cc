@@ -127,7 +127,8 @@ TEST_F(CudaBackwardGroupTest, MemoryDoesNotGrowWithTheScores) {
                 static_cast<long long>(len), static_cast<long long>(bytes),
                 static_cast<long long>(promised));
     EXPECT_LE(bytes, promised + kOthers);
-    EXPECT_LE(promised, 2 * len * (64 + 4) * 4);
+    // The sums, some words a row, and whole lines.
+    EXPECT_LE(promised, 2 * len * (64 + 4) * 4 + 1024);
   }
 }
 
