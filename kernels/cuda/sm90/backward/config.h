@@ -26,8 +26,8 @@ inline constexpr BackwardShape kBackwardShapes[] = {
     {96, 96, 64, 128, 2, 2, false, 1, 72, 216, "as 128"},
     {128, 128, 64, 128, 2, 2, false, 1, 40, 232,
      "S, dP, dK and dV of 64 rows by 64 columns fill a consumer's registers"},
-    {192, 128, 64, 64, 2, 2, true, 1, 56, 224, "as 256"},
-    {192, 192, 64, 64, 2, 2, true, 1, 56, 224,
+    {192, 128, 64, 64, 2, 2, true, 1, 40, 232, "as 256"},
+    {192, 192, 64, 64, 2, 2, true, 1, 40, 232,
      "as 256, but adds of one block to dQ keep pace"},
     {256, 256, 64, 64, 2, 1, true, 2, 24, 240,
      "dK and dV of 64 columns take half of all registers; adds to dQ are what "

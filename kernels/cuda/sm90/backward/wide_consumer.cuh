@@ -86,7 +86,7 @@ class WideConsumer {
     S s;
     StartScores(i, s);
     ptx::WgmmaWait<0>();
-    ptx::Pin(s);
+    TakeScores(i, s);
     {
       A a;
       role_.Transform(i, s, a);
@@ -95,7 +95,7 @@ class WideConsumer {
       ptx::WgmmaWait<0>();
       ptx::Pin(sums);
       ptx::Pin(a);
-      ptx::Pin(s);
+      TakeScores(i + 1, s);
       WarpArrives(role_.sum_ring().empty[SumPlace(i).index()]);
     }
 #pragma unroll 1
@@ -132,7 +132,7 @@ class WideConsumer {
     Add<1>(before, d_q);
     LeaveTurn(i - 1);
     ptx::WgmmaWait<0>();  // the next scores
-    ptx::Pin(s);
+    TakeScores(i + 1, s);
   }
 
   // The same where a cluster finds dQ together.
@@ -165,7 +165,7 @@ class WideConsumer {
       StartScores(i + 1, s);
     }
     ptx::WgmmaWait<0>();  // the next scores
-    ptx::Pin(s);
+    TakeScores(i + 1, s);
   }
   __device__ void AddInTurn(uint32_t i, DQ& d_q) const {
     TakeTurn(i);
@@ -198,8 +198,14 @@ class WideConsumer {
     const Place place(i);
     if (i != end_)
       WaitFor(role_.row_ring().full[place.index()], place.parity());
-    StartRowsByRows<T, Role::kDepth, kCols, kRows>(
+    role_.Begin(i, s);
+    StartRowsByRows<T, Role::kDepth, kCols, kRows, Role::kSubtract>(
         Tile(role_.columns()), Tile(role_.rows(place.index())), s);
+  }
+  // Once they are there.
+  __device__ void TakeScores(uint32_t i, S& s) const {
+    ptx::Pin(s);
+    if (i != end_) role_.LeaveRows(i);
   }
   // (E13) or (E18).
   __device__ void StartSums(uint32_t i, A& a, Sums& sums) const {

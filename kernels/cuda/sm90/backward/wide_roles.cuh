@@ -33,6 +33,7 @@ class ScoresRole {
   static constexpr int kSumDim = Config::kValueDim;     // of dV = P^T dO
   static constexpr int kStages = Config::kStages;       // of row_ring()
   static constexpr int kSumStages = Config::kDoStages;  // of sum_ring()
+  static constexpr bool kSubtract = false;
 
   __device__ explicit ScoresRole(BackwardShared<Config>& shared)
       : shared_(shared),
@@ -51,6 +52,10 @@ class ScoresRole {
   __device__ const std::byte* sum_rows(int i) const { return shared_.d_o[i]; }
   __device__ auto& sum_ring() const { return shared_.do_ring; }
 
+  // What the sums of S begin with, and who is told that they are there: nobody,
+  // as LSE, which came with Q, is still to be read.
+  __device__ void Begin(uint32_t, float (&)[kRows / 2]) const {}
+  __device__ void LeaveRows(uint32_t) const {}
   // P from S of tile `count`, rounded, and as it is for the other consumer.
   __device__ void Transform(uint32_t count, float (&s)[kRows / 2],
                             uint32_t (&p)[kRows / 4]) const {
@@ -97,6 +102,7 @@ class GradientsRole {
   static constexpr int kSumDim = Config::kDim;      // of dK = dS^T Q
   static constexpr int kStages = Config::kDoStages;
   static constexpr int kSumStages = Config::kStages;
+  static constexpr bool kSubtract = true;
 
   __device__ explicit GradientsRole(BackwardShared<Config>& shared)
       : shared_(shared),
@@ -111,11 +117,20 @@ class GradientsRole {
   __device__ const std::byte* sum_rows(int i) const { return shared_.q[i]; }
   __device__ auto& sum_ring() const { return shared_.q_ring; }
 
-  // dS from dP of tile `count`, rounded, which also goes to shared memory as
-  // [kRows, 64].
+  // The sums of dP of tile `count` begin with delta, and become delta - dP.
+  // Then dO is left, as it is by the other consumer after dV.
+  __device__ void Begin(uint32_t count, float (&d_p)[kRows / 2]) const {
+    const RingPlace<kStages> place(count);
+    SpreadOverColumns(shared_.delta[place.index()], lane_, d_p);
+  }
+  __device__ void LeaveRows(uint32_t count) const {
+    const RingPlace<kStages> place(count);
+    WarpArrives(shared_.do_ring.empty[place.index()]);
+  }
+  // dS from delta - dP of tile `count`, rounded, which also goes to shared
+  // memory as [kRows, 64].
   __device__ void Transform(uint32_t count, float (&d_p)[kRows / 2],
                             uint32_t (&d_s)[kRows / 4]) const {
-    const RingPlace<Config::kDoStages> place(count);
     const RingPlace<1> handed(count);
     const RingPlace<2> to(count);
     Ring<1>& p_ring = shared_.exchange.p_rings[warp_];
@@ -125,12 +140,11 @@ class GradientsRole {
     ptx::BarrierWait(ptx::SharedAddress(p_ring.full), handed.parity());
     ptx::BarrierWait(ptx::SharedAddress(&ds_ring.empty[to.index()]),
                      to.parity() ^ 1);
-    Multiply(shared_.delta[place.index()], d_p, d_s);
+    Multiply(d_p, d_s);
     PutDs(d_s, shared_.d_s[to.index()]);
     ptx::FenceAsyncProxy();
     WarpArrives(ds_ring.full[to.index()]);
     WarpArrives(p_ring.empty[0]);
-    WarpArrives(shared_.do_ring.empty[place.index()]);
   }
 
   __device__ void Store(float (&d_k)[kSumDim / 2]) const {
@@ -138,17 +152,15 @@ class GradientsRole {
   }
 
  private:
-  __device__ void Multiply(const float (&delta)[kRows],
-                           const float (&d_p)[kRows / 2],
+  // (E15), of P as the other consumer has it.
+  __device__ void Multiply(const float (&d_p)[kRows / 2],
                            uint32_t (&d_s)[kRows / 4]) const {
 #pragma unroll
     for (int n = 0; n < kRows / 8; ++n) {
       const float4 p = shared_.p[warp_][n][lane_];
-      const float2 of =
-          *reinterpret_cast<const float2*>(&delta[8 * n + 2 * (lane_ % 4)]);
       const float* x = &d_p[4 * n];
-      d_s[2 * n] = ptx::Pack<T>(p.x * (x[0] - of.x), p.y * (x[1] - of.y));
-      d_s[2 * n + 1] = ptx::Pack<T>(p.z * (x[2] - of.x), p.w * (x[3] - of.y));
+      d_s[2 * n] = ptx::Pack<T>(p.x * -x[0], p.y * -x[1]);
+      d_s[2 * n + 1] = ptx::Pack<T>(p.z * -x[2], p.w * -x[3]);
     }
   }
   // 16 rows at a time.
