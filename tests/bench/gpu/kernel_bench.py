@@ -3,9 +3,10 @@
 
 All run in this process, on the same memory: [batch, len, heads, dim], normal values. A call is
 captured into a CUDA graph, which holds all that it enqueues, and its replays are timed by events.
-The sides take turns, three times a row; each number is a median. Before a row is timed our O and
-LSE, or dQ, dK and dV, are checked against the peers'; gradients once more after it. Needs PyTorch;
-forward takes about 100 s on an H200.
+The sides take turns, four times a row, every other time in reverse, and each runs by itself for a
+while before it is timed; each number is a median. Before a row is timed our O and LSE, or dQ, dK
+and dV, are checked against the peers'; gradients once more after it. Needs PyTorch, and a few
+minutes on an H200.
 
   cmake --preset kernels && cmake --build --preset kernels --target attnd_kernels_c
   python3 kernel_bench.py --lib build/kernels/kernels/libattnd_kernels_c.so --check

@@ -2,12 +2,17 @@
 
 import ctypes
 import statistics
+import time
 from dataclasses import dataclass
 
 import torch
 
-ROUNDS = 3
+ROUNDS = 4  # even: every other one in reverse
 ROUND_MS = 20  # of the slowest side; all repeat alike
+# For so long a side runs by itself before it is timed. A GPU at its limit of power gives the first
+# tens of milliseconds to what came before: after a side that draws less, the same kernels were up to
+# 12 % faster than after themselves.
+SETTLE_MS = 60
 
 
 @dataclass
@@ -71,6 +76,14 @@ def _timed(run, repeats):
     return pairs
 
 
+def _settle(run, repeats, wait):
+    end = time.monotonic() + SETTLE_MS / 1e3
+    while time.monotonic() < end:
+        for _ in range(repeats):
+            run()
+        wait()
+
+
 def alternate(sides, clock, rounds=ROUNDS, after=lambda: None):
     """{name: Timing} of {name: callable that enqueues}; `after` runs when nothing is under way."""
 
@@ -87,13 +100,15 @@ def alternate(sides, clock, rounds=ROUNDS, after=lambda: None):
     repeats = max(3, min(30, int(ROUND_MS / max(slowest, 1e-3))))
     ms = {name: [] for name in sides}
     clocks = {name: [] for name in sides}
+    order = list(sides)
     for _ in range(rounds):
-        for name, run in sides.items():
-            run()
-            pairs = _timed(run, repeats)
+        for name in order:
+            _settle(sides[name], repeats, wait)
+            pairs = _timed(sides[name], repeats)
             clocks[name].append(clock.sample())
             wait()
             ms[name] += [start.elapsed_time(end) for start, end in pairs]
+        order.reverse()
     return {
         name: Timing(statistics.median(ms[name]), *map(statistics.median, zip(*clocks[name])))
         for name in sides
@@ -101,9 +116,8 @@ def alternate(sides, clock, rounds=ROUNDS, after=lambda: None):
 
 
 def event_ms(run, repeats=12):
-    """Median milliseconds of something that has no rival."""
-    for _ in range(3):
-        run()
+    """Median milliseconds of something that takes no turns."""
+    _settle(run, 3, torch.cuda.synchronize)
     pairs = _timed(run, repeats)
     torch.cuda.synchronize()
     return statistics.median(start.elapsed_time(end) for start, end in pairs)

@@ -294,9 +294,9 @@ python3 tests/bench/study/study.py --out docs/study \\
 ```
 
 Parts that a machine cannot run are left as another run has left them. Before it is timed each
-side's result is checked against FlashAttention-2's, as PyTorch has it. Times are medians between
-events, of calls that follow one another; FLOPs are counted as the papers do: 4 S² d of each head
-forward, 2.5 times that backward, half when causal.
+side's result is checked against FlashAttention-2's, as PyTorch has it; then it runs by itself for
+60 ms. Times are medians between events, of calls that follow one another; FLOPs are counted as the
+papers do: 4 S² d of each head forward, 2.5 times that backward, half when causal.
 '''
 
 

@@ -91,7 +91,8 @@ def run_gpu(part, options):
     import speed
     torch.manual_seed(1)
     with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()):
-        bench = sections.Bench(ours.Library(options.lib), rounds=1 if options.quick else 3)
+        bench = sections.Bench(ours.Library(options.lib),
+                               rounds=1 if options.quick else sections.timing.ROUNDS)
         return {'rows': speed.run(bench, options.lens, gpu_sides(options), show)}
 
 
