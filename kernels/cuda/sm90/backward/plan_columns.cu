@@ -108,6 +108,16 @@ __device__ void PutRows(const Sequence& sequence, int segment, int64_t first,
   block.stored_rows = static_cast<int>(sequence.problem->q_len);
 }
 
+// Zeros, also between fields: the copy engine reads all of it. For the whole
+// warp.
+__device__ void Clear(ColumnBlock* blocks, int count) {
+  static_assert(sizeof(ColumnBlock) % sizeof(uint4) == 0);
+  auto* to = reinterpret_cast<uint4*>(blocks);
+  const int words = count * static_cast<int>(sizeof(ColumnBlock) / sizeof(*to));
+  for (int i = threadIdx.x; i < words; i += kThreads) to[i] = {};
+  __syncwarp();
+}
+
 // A block of threads for each tile, and one of them for each block of the
 // cluster that will have it.
 __global__ void __launch_bounds__(kThreads)
@@ -119,6 +129,8 @@ __global__ void __launch_bounds__(kThreads)
   const DeviceProblem& p = *open.problem;
   const auto& g = *At<DeviceGradients>(blob, open.gradients);
   const int cluster = g.cluster, rank = threadIdx.x;
+  ColumnBlock* const blocks = PlansOf(params) + tile * cluster;
+  Clear(blocks, cluster);
   if (rank >= cluster) return;
   const auto kv_heads = static_cast<uint32_t>(p.kv_heads);
   const HeadPlace place =
@@ -132,7 +144,7 @@ __global__ void __launch_bounds__(kThreads)
       g.deterministic ? open.row_blocks - 1 - place.block : place.block,
       g.turn_cols);
   const int cols = g.turn_cols / cluster, first = n * g.turn_cols;
-  ColumnBlock& block = PlansOf(params)[tile * cluster + rank];
+  ColumnBlock& block = blocks[rank];
   PutTensors(p, g, sequence, segment, block);
   PutScratch(params, p, g, sequence.b, segment, block);
   PutRows(sequence, segment, first, g.turn_cols, g.turn_rows, block);
