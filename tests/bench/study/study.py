@@ -117,8 +117,9 @@ def run_part(part, options):
         return {'skipped': str(error).splitlines()[0][:200]}
 
 
-def measure(options, results):
-    """Replaces the parts of the results that could be measured; whether all that were asked for."""
+def measure(options, results, keep):
+    """Replaces the parts of the results that could be measured, and keeps them as soon as they are
+    there; whether all that were asked for."""
     all_ran = True
     for part in options.parts or PARTS:
         start = time.monotonic()
@@ -128,6 +129,7 @@ def measure(options, results):
         all_ran = all_ran and why is None
         if why is None or 'skipped' in results.get(part, {'skipped': ''}):
             results[part] = found
+            keep(results)
         print(f'# {part}: {why or "done"}, {time.monotonic() - start:.0f} s', flush=True)
     return all_ran or not options.parts
 
@@ -139,8 +141,8 @@ def main():
     results = json.loads(kept.read_text(encoding='utf-8')) if kept.exists() else {}
     done = True
     if not options.render:
-        done = measure(options, results)
-        kept.write_text(json.dumps(results, indent=1) + '\n', encoding='utf-8')
+        done = measure(options, results, lambda found: kept.write_text(
+            json.dumps(found, indent=1) + '\n', encoding='utf-8'))
     for name, text in page.render(results).items():
         (options.out / name).write_text(text, encoding='utf-8')
     print(f'# wrote {options.out / "README.md"}')
