@@ -115,6 +115,8 @@ class FusedBackwardTest : public ::testing::Test {
   }
   ~FusedBackwardTest() override {
     testing::SetFakeDeviceMemory(int64_t{1} << 30);
+    // What was enqueued copies from the workspace's memory.
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
     workspace_ = nullptr;
     EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
   }
