@@ -29,7 +29,8 @@ void Release(void* memory) {
 
 }  // namespace
 
-// The other forms come down to these.
+// The other forms come down to these; the address sanitizer has its own of
+// them, so those that are in use say so below.
 void* operator new(size_t size) {
   return Count(std::malloc(std::max<size_t>(size, 1)));
 }
@@ -45,6 +46,13 @@ void operator delete(void* memory, std::align_val_t) noexcept {
 void operator delete(void* memory, size_t, std::align_val_t) noexcept {
   Release(memory);
 }
+
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  return operator new(size);
+}
+void* operator new[](size_t size) { return operator new(size); }
+void operator delete[](void* memory) noexcept { Release(memory); }
+void operator delete[](void* memory, size_t) noexcept { Release(memory); }
 
 namespace attnd::bench {
 
