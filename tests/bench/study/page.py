@@ -36,6 +36,10 @@ def _gb(count):
     return f'{count / 1e9:.2f}'
 
 
+def _ms(value):
+    return f'{value:.3g}' if value < 999.5 else f'{value:,.0f}'
+
+
 def claims_section(results):
     rows = [(v.claim, v.source, v.measured or '–', f'**{v.verdict}**')
             for v in claims.verdicts(results)]
@@ -56,7 +60,7 @@ def _present(rows):
 
 def _speed_table(rows, label, titles):
     names = _present(rows)
-    cell = lambda row, side: (f'{row["sides"][side]["tflops"]:.0f} ({row["sides"][side]["ms"]:.3g})'
+    cell = lambda row, side: (f'{row["sides"][side]["tflops"]:.0f} ({_ms(row["sides"][side]["ms"])})'
                               if side in row['sides'] else '–')
     body = [(*label(row), *(cell(row, side) for side in names)) for row in rows]
     return table((*titles, *map(sides.title, names)), body)
@@ -257,7 +261,7 @@ def cpu_section(results):
         asked = '–'
         if passes is not None:
             asked = _mb(model.traffic(passes, row['heads'], row['len'], row['dim'], 4).total)
-        body.append((row['kernel'], row['direction'], row['len'], f'{1e3 * row["seconds"]:.3g}',
+        body.append((row['kernel'], row['direction'], row['len'], _ms(1e3 * row['seconds']),
                      f'{row["flops"] / row["seconds"] / 1e9:.2f}', _mb(row['heap_bytes']),
                      _mb(row['scratch_bytes']), asked))
     first = results['cpu']['rows'][0]

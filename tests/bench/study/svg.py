@@ -4,7 +4,7 @@ import math
 from html import escape
 
 WIDTH, HEIGHT = 760, 400
-LEFT, RIGHT, TOP, BOTTOM = 70, 220, 40, 50  # margins; the legend is at the right
+LEFT, RIGHT, TOP, BOTTOM = 84, 220, 40, 50  # margins; the legend is at the right
 INK, FAINT = '#222222', '#dddddd'
 
 
