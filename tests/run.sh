@@ -2,8 +2,8 @@
 # Installs what the tests need, builds, and runs every test through ctest.
 #
 #   tests/run.sh                                release build, all tests
-#   tests/run.sh --sanitize=address,undefined   the same under these sanitizers
-#   tests/run.sh --sanitize=thread              what has no gRPC in its process
+#   tests/run.sh --sanitize=address,undefined   what needs no GPU, under these sanitizers
+#   tests/run.sh --sanitize=thread              of that, what has no gRPC in its process
 #   tests/run.sh ... -- -R codec                further arguments are ctest's
 #
 # Builds in build/<preset>. ATTND_JOBS: how many things to do at once.
