@@ -17,17 +17,21 @@ if(NOT CMAKE_CUDA_COMPILER)
 endif()
 
 # Machine code for 8.x and 9.0, and PTX of 9.0 for all that comes after: the
-# driver compiles that at the first start. Sanitizers look at what the host runs:
-# for them machine code for one kind will do.
+# driver compiles that at the first start.
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  if(ATTND_SANITIZE)
-    set(CMAKE_CUDA_ARCHITECTURES "90-real" CACHE STRING "GPUs to compile for")
-  else()
-    set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for")
-  endif()
+  set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for")
 endif()
 enable_language(CUDA)
 find_package(CUDAToolkit REQUIRED)
+# Sanitizers look at what the host runs: what runs on a GPU is compiled as for a
+# release, and ccache has it from there, whatever the folders of the two are.
+if(ATTND_SANITIZE)
+  set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "${CMAKE_CUDA_FLAGS_RELEASE}")
+endif()
+if(ATTND_CCACHE)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${ATTND_CCACHE})
+endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 set(CMAKE_CUDA_EXTENSIONS OFF)

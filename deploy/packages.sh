@@ -19,6 +19,7 @@ build=(
 test=(
   libgtest-dev libgmock-dev
   libbenchmark-dev
+  ccache                # three builds share what is compiled for GPUs
   libopenblas-dev       # what the CPU kernels are compared with
   python3 python3-venv  # a client in another language
 )
