@@ -17,6 +17,7 @@
 #include "kernels/cuda/sm80/column_block.cuh"
 #include "kernels/cuda/sm80/column_sums.cuh"
 #include "kernels/cuda/sm80/operand.cuh"
+#include "kernels/cuda/sm80/row_loader.cuh"
 #include "kernels/cuda/sm80/row_sums.cuh"
 #include "kernels/cuda/sm80/score_tile.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
@@ -36,8 +37,6 @@ class Backward {
   static constexpr int kN = Config::kPassRows / 8;
   static constexpr int kDimTiles = Config::kWarpDims / 8;
   static constexpr bool kInRegisters = Config::kInRegisters;
-  static constexpr bool kTwoQ = Config::kQBuffers == 2;
-  static constexpr bool kTwoDO = Config::kDOBuffers == 2;
   // A warp's part of S and dP, transposed, and of dK and dV.
   using ScoreTile = float[kTiles][kN][4];
   using Sums = float[kTiles][kDimTiles][4];
@@ -115,10 +114,8 @@ class Backward {
     // This, dK and dV are all that is kept from step to step: there are no more
     // registers. What follows from the lane is found anew, see Forget.
     Visit here = FirstVisit(shared_.block);
-    LoadTerms(here, 0);
-    LoadQ(here, 0);
-    LoadDO(here, 0);
-    ptx::CpAsyncCommit();
+    const RowLoader<Config> loader(memory_, shared_);
+    loader.LoadFirst(here);
     do {
       ptx::CpAsyncWait<0>();
       // All have K, V and the rows; they have left P and dS of the step before,
@@ -126,27 +123,21 @@ class Backward {
       __syncthreads();
       EndOldTurn();
       const int buffer = static_cast<int>(StepOf(shared_.block, here) % 2);
-      Visit next = here;
-      if (Next(shared_.block, next)) {
-        LoadTerms(next, buffer ^ 1);
-        if (kTwoQ) LoadQ(next, buffer ^ 1);
-        if (kTwoDO) LoadDO(next, buffer ^ 1);
-      }
-      ptx::CpAsyncCommit();
+      loader.LoadAhead(here, buffer ^ 1);
       if constexpr (!kInRegisters) ptx::Forget(lane_);
-      const uint32_t q = QTile(buffer), d_o = DOTile(buffer);
+      const uint32_t q = loader.Q(buffer), d_o = loader.DO(buffer);
       MultiplyScores(here, buffer, q, d_o, dk, dv);
       WaitForNewTurn(here);
       __syncthreads();  // all have P and dS, and it is the block's turn
       if constexpr (kInRegisters) ptx::Forget(lane_);
       RowSums<Config> dq(warp_, lane_);
       float* const sums = dq.Of(shared_.scratch, here);
-      if constexpr (kTwoQ && kTwoDO) {
+      if constexpr (RowLoader<Config>::kTwoQ && RowLoader<Config>::kTwoDO) {
         AddToAll(q, d_o, dk, dv, dq, sums);
       } else {
         AddToColumns(q, d_o, dk, dv, Nothing());
         if constexpr (!kInRegisters) __syncthreads();  // all have left Q and dO
-        LoadOnlyBuffers(here);
+        loader.LoadOnlyBuffers(here);
         if (sums != nullptr) AddToRows(dq, sums);
       }
       // What was added is there before the turn ends.
@@ -154,59 +145,6 @@ class Backward {
     } while (Next(shared_.block, here));
     __syncthreads();  // all have left the tiles, and added to dQ
     EndOldTurn();
-  }
-
-  // Where there is one buffer, with the rows after `here`.
-  __device__ void LoadOnlyBuffers(const Visit& here) {
-    Visit next = here;
-    if (Next(shared_.block, next)) {
-      if (!kTwoQ) LoadQ(next, 0);
-      if (!kTwoDO) LoadDO(next, 0);
-    }
-    ptx::CpAsyncCommit();
-  }
-
-  __device__ uint32_t QTile(int buffer) const {
-    return memory_ + Memory::kQ + (kTwoQ ? buffer * Rows::Bytes(kRows) : 0);
-  }
-  __device__ uint32_t DOTile(int buffer) const {
-    return memory_ + Memory::kDO + (kTwoDO ? buffer * Rows::Bytes(kRows) : 0);
-  }
-
-  __device__ void LoadQ(const Visit& visit, int buffer) {
-    LoadRows(QTile(buffer), shared_.q, visit,
-             shared_.description.problem.head_dim);
-  }
-  __device__ void LoadDO(const Visit& visit, int buffer) {
-    LoadRows(DOTile(buffer), shared_.d_o, visit,
-             shared_.description.problem.value_dim);
-  }
-  __device__ void LoadRows(uint32_t tile, const HeadRows<T>& from,
-                           const Visit& visit, int dim) {
-    const int64_t row = int64_t{visit.rows} * kRows;
-    const int valid = static_cast<int>(
-        min(shared_.block.intervals.rows - row, int64_t{kRows}));
-    LoadTile<kDim, kRows, kThreads>(tile, from.Row(visit.head, row),
-                                    from.token_stride, valid, dim, threadIdx.x);
-  }
-
-  // LSE and delta of the rows, and what they see if they do not see it all.
-  __device__ void LoadTerms(const Visit& visit, int buffer) {
-    constexpr int kChunks = kRows / 4;
-    static_assert(kRows <= kThreads && 2 * kChunks <= kThreads);
-    if (threadIdx.x < 2 * kChunks) {
-      const int chunk = threadIdx.x % kChunks * 4;
-      const int64_t row = shared_.scratch.template RowOf<kRows>(visit) + chunk;
-      const bool first = threadIdx.x < kChunks;
-      ptx::CpAsync16(
-          ptx::SharedAddress(first ? &shared_.lse[buffer][chunk]
-                                   : &shared_.delta[buffer][chunk]),
-          (first ? shared_.scratch.lse : shared_.scratch.delta) + row);
-    }
-    if (IsMasked(shared_.block, visit) && threadIdx.x < kRows) {
-      shared_.seen[buffer][threadIdx.x] =
-          Seen<kCols>(shared_.block, int64_t{visit.rows} * kRows + threadIdx.x);
-    }
   }
 
   // P and dS of the warp's part of the tile, and what its own dK and dV get
