@@ -16,9 +16,9 @@
 #include "kernels/cuda/sm90/epilogue.cuh"
 #include "kernels/cuda/sm90/mask.cuh"
 #include "kernels/cuda/sm90/products.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
 #include "kernels/cuda/sm90/softmax.cuh"
-#include "kernels/cuda/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 
@@ -63,13 +63,6 @@ class Consumer {
   using O = float[Config::kValueDim / 2];
   using Stages = RingPlace<Config::kStages>;
 
-  // Tells whoever fills it that this warp has left a buffer.
-  __device__ void Leave(uint64_t& empty) const {
-    Stagger();
-    __syncwarp();
-    if (lane_ == 0) ptx::BarrierArrive(ptx::SharedAddress(&empty));
-  }
-
   // Named barriers 1, 2, ...: consumer n waits for turn 1 + n.
   __device__ void TakeTurn() const { ptx::NamedBarrierSync<256>(1 + number_); }
   __device__ void PassTurn() const {
@@ -83,7 +76,7 @@ class Consumer {
     return shared_.slots[slot_.index()];
   }
   __device__ void LeaveSlot() {
-    Leave(shared_.slot_ring.empty[slot_.index()]);
+    WarpArrives(shared_.slot_ring.empty[slot_.index()], lane_);
     slot_.Next();
   }
   __device__ void WaitForQ() const {
@@ -132,15 +125,15 @@ class Consumer {
     LeaveK();
   }
   __device__ void LeaveQ() {
-    Leave(shared_.q_rings[number_].empty[q_.index()]);
+    WarpArrives(shared_.q_rings[number_].empty[q_.index()], lane_);
     q_.Next();
   }
   __device__ void LeaveK() {
-    Leave(shared_.k_ring.empty[k_.index()]);
+    WarpArrives(shared_.k_ring.empty[k_.index()], lane_);
     k_.Next();
   }
   __device__ void LeaveV(uint32_t ago) const {
-    Leave(shared_.v_ring.empty[V(ago).index()]);
+    WarpArrives(shared_.v_ring.empty[V(ago).index()], lane_);
   }
 
   // All P of a tile of rows is summed up.

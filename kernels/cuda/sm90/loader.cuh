@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/sm90/column_walk.cuh"
 #include "kernels/cuda/sm90/load.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
 #include "kernels/cuda/stagger.cuh"
 
@@ -96,10 +97,7 @@ class Loader {
     open_slot_ = -1;
   }
   __device__ void LeaveSlot(int i) const {
-    __syncwarp();  // all have left the slot
-    if (lane_ == 0) {
-      ptx::BarrierArrive(ptx::SharedAddress(&shared_.slot_ring.empty[i]));
-    }
+    WarpArrives(shared_.slot_ring.empty[i], lane_);
   }
   // Says that the tile of rows is nearly loaded.
   __device__ void Claim(int i) const {

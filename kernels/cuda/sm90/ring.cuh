@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/sm90/ptx.cuh"
+#include "kernels/cuda/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 
@@ -23,6 +24,14 @@ struct Ring {
     }
   }
 };
+
+// Tells who waits for `barrier` that all lanes of this warp have come here.
+__device__ inline void WarpArrives(uint64_t& barrier,
+                                   int lane = threadIdx.x % 32) {
+  Stagger();
+  __syncwarp();
+  if (lane == 0) ptx::BarrierArrive(ptx::SharedAddress(&barrier));
+}
 
 // Where in a ring someone is: how many places it has come past.
 template <int kCount>

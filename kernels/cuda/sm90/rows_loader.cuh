@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/sm90/load.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
 #include "kernels/cuda/stagger.cuh"
 
@@ -28,10 +29,7 @@ class RowsLoader {
       if (kind == SlotKind::kFast || kind == SlotKind::kSlow) {
         Load(shared_.load_slots[i]);
       }
-      __syncwarp();  // all have left the slot
-      if (lane_ == 0) {
-        ptx::BarrierArrive(ptx::SharedAddress(&shared_.slot_ring.empty[i]));
-      }
+      WarpArrives(shared_.slot_ring.empty[i], lane_);
       slot_.Next();
     }
   }

@@ -19,6 +19,7 @@
 #include "kernels/cuda/sm90/backward/products.cuh"
 #include "kernels/cuda/sm90/backward/scores.cuh"
 #include "kernels/cuda/sm90/backward/shared.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/uniform.cuh"
 #include "kernels/cuda/stagger.cuh"
 
@@ -50,7 +51,7 @@ class BackwardConsumer {
       WaitFor(shared_.k_full, blocks.parity());
       WaitFor(shared_.v_full, blocks.parity());
       Loop(*block, d_k, d_v);
-      Leave(shared_.columns_empty);
+      WarpArrives(shared_.columns_empty, lane_);
       StoreColumns<Config>(*block, column_, lane_, d_k, d_v);
       blocks.LeaveTogether();
     }
@@ -142,18 +143,19 @@ class BackwardConsumer {
   }
   __device__ void LeaveLastQ() const {
     if (place_.count() == 0) return;
-    Leave(shared_.q_ring.empty[Stages(place_.count() - 1).index()]);
+    WarpArrives(shared_.q_ring.empty[Stages(place_.count() - 1).index()],
+                lane_);
   }
   // Hands on what has come of the tile at hand to dQ, and goes on to the next.
   __device__ void Finish(const DQ& d_q) {
-    Leave(shared_.do_ring.empty[place_.index()]);
+    WarpArrives(shared_.do_ring.empty[place_.index()], lane_);
     const RingPlace<1> place(place_.count());
     Ring<1>& ring = shared_.exchange.dq_rings[number_];
     // The tile before is on its way.
     WaitFor(ring.empty[0], place.parity() ^ 1);
     StageDq(d_q, lane_, shared_.d_q[number_][warp_]);
     ptx::FenceAsyncProxy();
-    Leave(ring.full[0]);
+    WarpArrives(ring.full[0], lane_);
     place_.Next();
   }
 
@@ -165,13 +167,6 @@ class BackwardConsumer {
   template <int kEach = 64>
   __device__ uint32_t Rows(const std::byte* tile) const {
     return ptx::SharedAddress(tile) + number_ * kEach * 128;
-  }
-
-  // Tells who waits for `barrier` that this warp has come here.
-  __device__ void Leave(uint64_t& barrier) const {
-    Stagger();
-    __syncwarp();
-    if (lane_ == 0) ptx::BarrierArrive(ptx::SharedAddress(&barrier));
   }
 
   // (E15): dS, of P and delta - dP, rounded, to where all consumers read it, 16

@@ -11,6 +11,7 @@
 #include "kernels/cuda/sm90/backward/block_walk.cuh"
 #include "kernels/cuda/sm90/backward/copy_rows.cuh"
 #include "kernels/cuda/sm90/backward/row_walk.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/wgmma.cuh"
 #include "kernels/cuda/stagger.cuh"
 
@@ -56,7 +57,7 @@ class TailCopier {
       Copy<kPanels, kCols>(view, block.b, block.kv_head, columns.first,
                            first_dim, columns.valid, dim, to);
     }
-    Arrive(full);
+    WarpArrives(full, lane_);
   }
   template <int kPanels>
   __device__ void PutRows(const ColumnBlock& block, const RowWalk<kRows>& walk,
@@ -66,7 +67,7 @@ class TailCopier {
       Copy<kPanels, kRows>(view, block.b, walk.head(), walk.row(), 0,
                            block.q_len - walk.row(), dim, to);
     }
-    Arrive(full);
+    WarpArrives(full, lane_);
   }
 
   BackwardShared<Config>& shared_;
@@ -74,11 +75,6 @@ class TailCopier {
   const int lane_;
 
  private:
-  // Tells consumers that all lanes have done what there was to do.
-  __device__ void Arrive(uint64_t& full) const {
-    __syncwarp();
-    if (lane_ == 0) ptx::BarrierArrive(ptx::SharedAddress(&full));
-  }
   template <int kPanels, int kTileRows>
   __device__ void Copy(const ConstTensorView& view, int b, int head, int token,
                        int first_dim, int valid, int dim, std::byte* to) const {

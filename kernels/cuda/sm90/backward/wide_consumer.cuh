@@ -18,6 +18,7 @@
 #include "kernels/cuda/sm90/backward/products.cuh"
 #include "kernels/cuda/sm90/backward/shared.cuh"
 #include "kernels/cuda/sm90/backward/wide_roles.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/uniform.cuh"
 
 namespace attnd::cuda::sm90 {

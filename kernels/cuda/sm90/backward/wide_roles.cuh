@@ -11,16 +11,9 @@
 #include "kernels/cuda/sm90/backward/products.cuh"
 #include "kernels/cuda/sm90/backward/scores.cuh"
 #include "kernels/cuda/sm90/backward/shared.cuh"
-#include "kernels/cuda/stagger.cuh"
+#include "kernels/cuda/sm90/ring.cuh"
 
 namespace attnd::cuda::sm90 {
-
-// Tells who waits for `barrier` that this warp has come here.
-__device__ inline void WarpArrives(uint64_t& barrier) {
-  Stagger();
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) ptx::BarrierArrive(ptx::SharedAddress(&barrier));
-}
 
 // (E12) and (E13).
 template <class Config>
