@@ -24,7 +24,7 @@
 #include "absl/strings/strip.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/bench/clock.h"
-#include "tests/bench/self_attention.h"
+#include "tests/bench/random_attention.h"
 #include "tests/bench/stats.h"
 #include "tests/bench/study/heap.h"
 
@@ -83,7 +83,7 @@ int64_t HeapBytesOf(Run run) {
 
 void Measure(Backend& backend, Stream& stream, const Options& options, int len,
              Op op) {
-  SelfAttention attention(len, options.heads, options.dim, DType::kF32, false);
+  RandomAttention attention(SelfAttention(len, options.heads, options.dim));
   attention.Run(Op::kForward, stream);  // whose results backward reads
   for (const auto& [name, algorithm] : kAlgorithms) {
     const GroupOptions group = {.algorithm = algorithm};
