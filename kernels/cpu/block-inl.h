@@ -9,12 +9,15 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <limits>
+#include <vector>
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/cpu/gemm-inl.h"
 #include "kernels/cpu/math-inl.h"
+#include "kernels/cpu/prefetcher.h"
 #include "kernels/cpu/rows-inl.h"
 #include "kernels/cpu/tile.h"
 
@@ -32,13 +35,11 @@ HWY_INLINE int64_t RoundUpToLanes(int64_t n) {
   return (n + kLanePad - 1) / kLanePad * kLanePad;
 }
 
-// An f32 tile in scratch memory; rows aligned to 64 bytes.
-struct Tile {
-  float* data = nullptr;
-  int64_t stride = 0;
-
-  float* row(int64_t r) const { return data + r * stride; }
-};
+// Words that n elements along a product's k take.
+template <class Words>
+HWY_INLINE int64_t WordsOf(int64_t n) {
+  return (n + Words::kElements - 1) / Words::kElements;
+}
 
 // [rows, columns]
 HWY_INLINE Tile TakeTile(Scratch& scratch, int64_t rows, int64_t columns) {
@@ -46,54 +47,103 @@ HWY_INLINE Tile TakeTile(Scratch& scratch, int64_t rows, int64_t columns) {
   return {scratch.Take(rows * stride), stride};
 }
 
-// Token i's row of `dim` elements to row i of `to` in f32, zeros up to the
-// next multiple of kLanes. row_of(i): const void*, null for a row of zeros;
-// defined for i < `known`, at least `tokens`. The rows of one head are often
-// far apart, a stride that no hardware prefetcher follows, so those that come
-// next are asked for early, the next tile's too.
-template <class RowOf>
-HWY_INLINE void PackRows(int64_t tokens, int64_t known, int64_t dim,
-                         DType dtype, RowOf row_of, Tile to) {
-  constexpr int64_t kAhead = 16;  // tokens
-  constexpr int64_t kLine = 64;   // bytes
-  const int64_t padded = RoundUpToLanes(dim);
-  const int64_t bytes = dim * SizeOf(dtype);
-  for (int64_t i = 0; i < tokens; ++i) {
-    if (i + kAhead < known) {
-      const auto* ahead = static_cast<const std::byte*>(row_of(i + kAhead));
-      for (int64_t at = 0; ahead != nullptr && at < bytes; at += kLine) {
-        hwy::Prefetch(ahead + at);
-      }
-    }
-    const void* from = row_of(i);
-    LoadRow(from, dtype, from == nullptr ? 0 : dim, padded, to.row(i));
+// Tokens of Q, K, V or dO become words in three ways. row_of(i) is token i's
+// row of `dim` elements, or null for zeros. All f32 words need is converted on
+// the way; bf16 words are what lies in memory.
+
+// A row to words, zeros up to `padded` of them, a multiple of kLanes.
+template <class Words>
+HWY_INLINE void LoadWords(const void* from, DType dtype, int64_t dim,
+                          int64_t padded, float* to) {
+  if constexpr (Words::kElements == 1) {
+    LoadRow(from, dtype, from == nullptr ? 0 : dim, padded, to);
+  } else {
+    const int64_t bytes = from == nullptr ? 0 : dim * SizeOf(dtype);
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    std::memset(reinterpret_cast<std::byte*>(to) + bytes, 0,
+                padded * sizeof(float) - bytes);
   }
 }
 
-// The same to column i of `to`, which has `dim` rounded up to 4 rows; zeros in
-// the columns from `tokens` up to the next multiple of kLanes.
+// Asks for a row that is packed some rows later.
 template <class RowOf>
+HWY_INLINE void Ahead(int64_t i, int64_t tokens, int64_t bytes, RowOf row_of) {
+  constexpr int64_t kAhead = 16;  // tokens
+  constexpr int64_t kLine = 64;   // bytes
+  if (i + kAhead >= tokens) return;
+  const auto* row = static_cast<const std::byte*>(row_of(i + kAhead));
+  if (row == nullptr) return;
+  for (int64_t at = 0; at < bytes; at += kLine) hwy::Prefetch(row + at);
+}
+
+// Token i's row to row i of `to` [tokens, words of dim], zeros up to the next
+// multiple of kLanes.
+template <class Words, class RowOf>
+HWY_INLINE void PackRows(int64_t tokens, int64_t dim, DType dtype, RowOf row_of,
+                         Tile to) {
+  const int64_t padded = RoundUpToLanes(WordsOf<Words>(dim));
+  for (int64_t i = 0; i < tokens; ++i) {
+    Ahead(i, tokens, dim * SizeOf(dtype), row_of);
+    LoadWords<Words>(row_of(i), dtype, dim, padded, to.row(i));
+  }
+}
+
+// The same to column i of `to` [words of dim rounded up to 4, tokens], zeros in
+// the columns up to the next multiple of kLanes.
+template <class Words, class RowOf>
 HWY_INLINE void PackColumns(int64_t tokens, int64_t dim, DType dtype,
                             RowOf row_of, Tile to) {
   HWY_ALIGN float rows[4 * kMaxHeadDim];
-  const int64_t padded = RoundUpToLanes(dim);
-  const int64_t columns = (dim + 3) / 4 * 4;
+  const int64_t words = WordsOf<Words>(dim);
   for (int64_t i = 0; i < RoundUpToLanes(tokens); i += 4) {
     for (int64_t r = 0; r < 4; ++r) {
-      const void* from = i + r < tokens ? row_of(i + r) : nullptr;
-      LoadRow(from, dtype, from == nullptr ? 0 : dim, padded,
-              rows + r * kMaxHeadDim);
+      if (i + r < tokens) Ahead(i + r, tokens, dim * SizeOf(dtype), row_of);
+      LoadWords<Words>(i + r < tokens ? row_of(i + r) : nullptr, dtype, dim,
+                       RoundUpToLanes(words), rows + r * kMaxHeadDim);
     }
-    Transpose4(rows, kMaxHeadDim, columns, to.data + i, to.stride);
+    Transpose4(rows, kMaxHeadDim, (words + 3) / 4 * 4, to.data + i, to.stride);
   }
 }
 
+// For products along the tokens: element d of the tokens of one word to column
+// d of `to` [words of tokens, dim], zeros up to the next multiple of kLanes.
+template <class Words, class RowOf>
+HWY_INLINE void PackAlongTokens(int64_t tokens, int64_t dim, DType dtype,
+                                RowOf row_of, Tile to) {
+  if constexpr (Words::kElements == 1) {
+    PackRows<Words>(tokens, dim, dtype, row_of, to);
+  } else {
+    const hn::RebindToUnsigned<F32> du;
+    const hn::Rebind<uint16_t, F32> dh;
+    HWY_ALIGN float rows[2][kMaxHeadDim / 2];
+    const auto element = [&](int64_t r, int64_t d) {
+      return hn::PromoteTo(
+          du, hn::Load(dh, reinterpret_cast<const uint16_t*>(rows[r]) + d));
+    };
+    const int64_t padded = RoundUpToLanes(dim);
+    for (int64_t i = 0; i < tokens; i += 2) {
+      for (int64_t r = 0; r < 2; ++r) {
+        if (i + r < tokens) Ahead(i + r, tokens, dim * SizeOf(dtype), row_of);
+        LoadWords<Words>(i + r < tokens ? row_of(i + r) : nullptr, dtype, dim,
+                         padded / 2, rows[r]);
+      }
+      for (int64_t d = 0; d < padded; d += kLanes) {
+        const auto pair =
+            hn::Or(element(0, d), hn::ShiftLeft<16>(element(1, d)));
+        hn::Store(hn::BitCast(F32(), pair), F32(), to.row(i / 2) + d);
+      }
+    }
+  }
+}
+
+// A scale within +-1 takes no score out of range.
+HWY_INLINE bool KeepsRange(float scale) { return -1 <= scale && scale <= 1; }
+
 // Any finite scale is allowed: scores that it takes out of range saturate, for
-// infinities would subtract to NaN. NaN stays NaN. A scale within +-1 takes
-// nothing out of range.
+// infinities would subtract to NaN. NaN stays NaN.
 HWY_INLINE void SaturateScores(float scale, int64_t rows, int64_t width,
                                Tile scores) {
-  if (-1 <= scale && scale <= 1) return;
+  if (KeepsRange(scale)) return;
   const F32 d;
   const Vf most = hn::Set(d, std::numeric_limits<float>::max());
   for (int64_t r = 0; r < rows; ++r) {
@@ -147,6 +197,7 @@ class LaneRows {
         q0_(q0),
         rows_(rows) {}
 
+  int64_t b() const { return sequence_.b(); }
   int64_t lanes() const { return heads_ * rows_; }
   int64_t head(int64_t lane) const { return head_ + lane / rows_; }
   int64_t q_row(int64_t lane) const { return q0_ + lane % rows_; }
@@ -181,16 +232,19 @@ class LaneRows {
     }
   }
 
+  // Whether any of the rows hides any of the tokens.
+  bool Masks() const {
+    return std::any_of(scratch_.pieces.begin(), scratch_.pieces.end(),
+                       [&](const Piece& piece) { return Masks(piece); });
+  }
+
   // Hides what no mask lets through. Both ends of the rows' intervals never
   // decrease, so a token is seen by one run of rows, and the runs of the next
   // token begin no earlier.
   void ApplyMask(Tile scores) const {
     for (const Piece& piece : scratch_.pieces) {
+      if (!Masks(piece)) continue;
       const RowIntervals& rows = sequence_.rows(piece.segment);
-      const Interval all = rows.AllRows(q0_, q0_ + rows_ - 1);
-      if (all.lo <= piece.first && all.hi >= piece.first + piece.count) {
-        continue;
-      }
       std::vector<Interval>& intervals = scratch_.intervals;
       intervals.resize(rows_);
       for (int64_t i = 0; i < rows_; ++i) intervals[i] = rows.Row(q0_ + i);
@@ -208,6 +262,10 @@ class LaneRows {
   }
 
  private:
+  bool Masks(const Piece& piece) const {
+    return sequence_.Masks(piece, q0_, q0_ + rows_ - 1);
+  }
+
   void LoadBias(const BiasView& bias, int64_t head, int64_t q_row,
                 float* to) const {
     const int64_t row = sequence_.b() * bias.batch_stride +
@@ -226,19 +284,15 @@ class LaneRows {
   const int64_t head_, heads_, q0_, rows_;
 };
 
-// The tokens of scratch.pieces as rows of a tile.
-HWY_INLINE void PackKv(const Scratch& scratch,
-                       ConstTensorView KvSegment::*which, int64_t kv_head,
-                       int64_t dim, Tile to) {
-  const int64_t b = scratch.sequence.b();
-  for (const Piece& piece : scratch.pieces) {
-    const ConstTensorView& view = scratch.sequence.kv(piece.segment).*which;
-    PackRows(
-        piece.count, scratch.sequence.rows(piece.segment).columns - piece.first,
-        dim, view.dtype,
-        [&](int64_t t) { return RowAt(view, b, piece.first + t, kv_head); },
-        {to.row(piece.offset), to.stride});
-  }
+// Row of a token of K or V: of column `column` of the tile that is `pieces`.
+HWY_INLINE const void* KvRow(const Sequence& sequence,
+                             const std::vector<Piece>& pieces,
+                             ConstTensorView KvSegment::*which, int64_t kv_head,
+                             int64_t column) {
+  auto piece = pieces.begin();
+  while (column >= piece->offset + piece->count) ++piece;
+  return RowAt(sequence.kv(piece->segment).*which, sequence.b(),
+               piece->first + column - piece->offset, kv_head);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -60,7 +60,7 @@ class CpuBackend : public Backend {
     return absl::OkStatus();
   }
 
-  KernelInfo Kernel(Op, const Problem&,
+  KernelInfo Kernel(Op, const Problem& problem,
                     const GroupOptions& options) const override {
     switch (options.algorithm) {
       case Algorithm::kAuto:
@@ -74,14 +74,16 @@ class CpuBackend : public Backend {
       case Algorithm::kFlashAttention2:
         return {options.algorithm, "reference/flash_attention_2"};
     }
-    return {Algorithm::kFlashAttention2, kernel_name_};
+    const bool dot = problem.dtype() == DType::kBF16 && FlashDotsBF16();
+    return {Algorithm::kFlashAttention2,
+            dot ? absl::StrCat(kernel_name_, "_bf16") : kernel_name_};
   }
 
   int64_t ScratchBytes(Op op, const Problem& problem,
                        const GroupOptions& options) const override {
     const int threads = compute_.pool.threads();
     if (options.algorithm == Algorithm::kAuto) {
-      return FlashScratchBytes(problem, threads);
+      return FlashScratchBytes(op, problem, threads);
     }
     const int64_t heads =
         problem.batch *

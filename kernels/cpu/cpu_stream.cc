@@ -35,9 +35,11 @@ class ScopedTimer {
   const Clock::time_point start_ = Clock::now();
 };
 
-double TotalFlops(const std::vector<FlashTask>& tasks) {
+double TotalFlops(const FlashPlan& plan) {
   double flops = 0;
-  for (const FlashTask& task : tasks) flops += task.flops;
+  for (const FlashWave& wave : plan.waves) {
+    for (const FlashTask& task : wave.tasks) flops += task.flops;
+  }
   return flops;
 }
 
@@ -95,10 +97,9 @@ absl::Status CpuStream::Forward(absl::Span<const ForwardArgs> group,
                                 const GroupOptions& options) {
   const ScopedTimer timer(times_.compute);
   if (options.algorithm == Algorithm::kAuto) {
-    FlashForward(group);
-  } else {
-    ReferenceForward(group, options.algorithm);
+    return FlashForward(group);
   }
+  ReferenceForward(group, options.algorithm);
   return absl::OkStatus();
 }
 
@@ -106,10 +107,9 @@ absl::Status CpuStream::Backward(absl::Span<const BackwardArgs> group,
                                  const GroupOptions& options) {
   const ScopedTimer timer(times_.compute);
   if (options.algorithm == Algorithm::kAuto) {
-    FlashBackward(group);
-  } else {
-    ReferenceBackward(group, options.algorithm);
+    return FlashBackward(group);
   }
+  ReferenceBackward(group, options.algorithm);
   return absl::OkStatus();
 }
 
@@ -121,9 +121,26 @@ absl::StatusOr<PhaseTimes> CpuStream::Wait() {
   return std::exchange(times_, PhaseTimes());
 }
 
-template <class RunTask>
-void CpuStream::RunFlash(const std::vector<FlashTask>& tasks, RunTask run) {
-  const double flops = TotalFlops(tasks);
+absl::Status CpuStream::RunFlash(FlashPlan& plan, RunTask run) {
+  if (const int64_t floats = plan.workspace_floats(); floats > 0) {
+    std::byte* memory =
+        workspace_.Allocate(floats * static_cast<int64_t>(sizeof(float)));
+    if (memory == nullptr) {
+      return absl::ResourceExhaustedError("no memory for the kernels' parts");
+    }
+    plan.Place(reinterpret_cast<float*>(memory));
+  }
+  const double flops = TotalFlops(plan);
+  for (const FlashWave& wave : plan.waves) {
+    RunTasks(wave.tasks, flops, run);
+    RunTasks(wave.finish, flops, run);
+  }
+  workspace_.Reset();
+  return absl::OkStatus();
+}
+
+void CpuStream::RunTasks(const std::vector<FlashTask>& tasks, double flops,
+                         RunTask run) {
   if (flops <= kInlineFlops) {
     for (const FlashTask& task : tasks) run(task, scratch_);
     return;
@@ -137,30 +154,34 @@ void CpuStream::RunFlash(const std::vector<FlashTask>& tasks, RunTask run) {
                    });
 }
 
-void CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
-  RunFlash(PlanForward(group), [&](const FlashTask& task, Scratch& scratch) {
+absl::Status CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
+  FlashPlan plan = PlanForward(group);
+  return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
     const ForwardArgs& args = group[task.problem];
     if (!Proceed(args.problem)) return;
-    if (task.kind == FlashTask::Kind::kEmpty) {
-      ClearForward(args, task);
-    } else {
-      RunFlashForward(args, task, scratch);
+    switch (task.kind) {
+      case FlashTask::Kind::kMerge:
+        return RunFlashMerge(args, task, scratch);
+      case FlashTask::Kind::kEmpty:
+        return ClearForward(args, task);
+      default:
+        return RunFlashForward(args, task, scratch);
     }
   });
 }
 
-void CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
-  RunFlash(PlanBackward(group), [&](const FlashTask& task, Scratch& scratch) {
+absl::Status CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
+  FlashPlan plan = PlanBackward(group);
+  return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
     const BackwardArgs& args = group[task.problem];
     if (!Proceed(args.problem)) return;
     switch (task.kind) {
-      case FlashTask::Kind::kDq:
-        return RunFlashDq(args, task, scratch);
-      case FlashTask::Kind::kDkv:
-        return RunFlashDkv(args, task, scratch);
-      case FlashTask::Kind::kForward:
+      case FlashTask::Kind::kSum:
+        return RunFlashSum(args, task, plan.Slabs(task));
       case FlashTask::Kind::kEmpty:
         return ClearBackward(args, task);
+      default:
+        return RunFlashSlab(args, task, plan.Slabs(task), scratch);
     }
   });
 }

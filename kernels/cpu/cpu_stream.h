@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/flash.h"
@@ -26,7 +27,8 @@ class CpuStream : public Stream {
   // `compute` must outlive it. Keeps up to `retained_bytes` of input memory
   // between batches.
   CpuStream(CpuCompute& compute, int64_t retained_bytes)
-      : compute_(compute), arena_(retained_bytes) {}
+      :
+        compute_(compute), arena_(retained_bytes), workspace_(retained_bytes) {}
 
   // False when there was no memory; then nothing else may be called.
   bool ok() const { return scratch_.ok(); }
@@ -44,11 +46,14 @@ class CpuStream : public Stream {
   void Reset() override { arena_.Reset(); }
 
  private:
-  // Runs tasks on the pool, or here if they are over before it wakes up.
-  template <class RunTask>
-  void RunFlash(const std::vector<FlashTask>& tasks, RunTask run);
-  void FlashForward(absl::Span<const ForwardArgs> group);
-  void FlashBackward(absl::Span<const BackwardArgs> group);
+  using RunTask = absl::FunctionRef<void(const FlashTask&, Scratch&)>;
+
+  // Runs the plan's tasks on the pool, or here if they are over before it wakes
+  // up. RESOURCE_EXHAUSTED without having begun.
+  absl::Status RunFlash(FlashPlan& plan, RunTask run);
+  void RunTasks(const std::vector<FlashTask>& tasks, double flops, RunTask run);
+  absl::Status FlashForward(absl::Span<const ForwardArgs> group);
+  absl::Status FlashBackward(absl::Span<const BackwardArgs> group);
   // The same for a group of the reference that costs `flops` in all, of which
   // these are one problem's tasks.
   void RunReference(double flops, int64_t tasks, ThreadPool::Task run);
@@ -59,6 +64,7 @@ class CpuStream : public Stream {
 
   CpuCompute& compute_;
   Arena arena_;
+  Arena workspace_;  // of the plan that runs
   Scratch scratch_;  // of the calling thread
   PhaseTimes times_;
 };

@@ -1,27 +1,44 @@
-#include <algorithm>
-#include <cstring>
-#include <limits>
+#include "kernels/cpu/flash_plan.h"
 
-#include "kernels/cpu/flash.h"
+#include <algorithm>
+
+#include "absl/functional/function_ref.h"
+#include "kernels/cpu/tile.h"
 
 namespace attnd {
 namespace {
 
 using Kind = FlashTask::Kind;
 
+// Memory that sequences share a wave up to, in floats.
+constexpr int64_t kWaveFloats = 16 << 20;
+// Columns of a task at least, if it shares its rows' columns with others. Of a
+// few queries, whose tasks wait for memory, fewer are worth a task.
+constexpr int64_t kPartColumns = 1024, kFewQueriesColumns = 256;
+// Lanes and kv heads of a task that takes several kv heads.
+constexpr int64_t kFewQueries = 8, kMostKvHeads = 16;
+// A sequence of fewer tasks has its columns shared out, among about so many.
+constexpr int64_t kFewTasks = 16, kManyTasks = 64;
+// Slabs that a sequence has, over all kv heads: the most, and however much
+// memory they take; and the memory, in floats, that they take beyond that.
+constexpr int64_t kMostSlabs = 32, kLeastSlabs = 4;
+constexpr int64_t kSlabFloats = 64 << 20;
+// Rows of dQ to a task that sums up slabs.
+constexpr int64_t kSumRows = 512;
+
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Lane tokens of a task, for `heads` heads of `tokens` each. Long blocks read
-// the stream side less often, shorter ones give more tasks to share out; equal
-// ones end together. It depends on the sequence's own shape alone.
-int64_t BlockTokens(int64_t tokens, int64_t heads) {
-  constexpr int64_t kEnoughTasks = 64;
-  constexpr int64_t kShort = kMaxLaneTokens / 2;
-  const int64_t most = heads * CeilDiv(tokens, kMaxLaneTokens) < kEnoughTasks
-                           ? kShort
-                           : kMaxLaneTokens;
+// Blocks of at most `most` that cover `tokens`: equal ones end together.
+int64_t EvenBlock(int64_t tokens, int64_t most) {
   const int64_t even = CeilDiv(tokens, CeilDiv(tokens, most));
   return std::min(most, CeilDiv(even, 16) * 16);
+}
+
+// Lane tokens of a task, for `heads` heads of `tokens` each. Long blocks read
+// the stream side less often, shorter ones give more tasks to share out.
+int64_t BlockTokens(int64_t tokens, int64_t heads, int64_t enough_tasks) {
+  const bool few = heads * CeilDiv(tokens, kMaxLaneTokens) < enough_tasks;
+  return EvenBlock(tokens, few ? kMaxLaneTokens / 2 : kMaxLaneTokens);
 }
 
 // Calls block(first, count) for blocks of `size` that cover [0, tokens).
@@ -32,70 +49,222 @@ void ForEachBlock(int64_t tokens, int64_t size, Block block) {
   }
 }
 
+// Adds tasks wave by wave.
+class Planner {
+ public:
+  explicit Planner(FlashPlan* plan) : plan_(*plan) { plan_.waves.emplace_back(); }
+
+  // The next tasks' sequence takes so much memory.
+  void Begin(int64_t floats) {
+    if (wave().floats > 0 && wave().floats + floats > kWaveFloats) {
+      plan_.waves.emplace_back();
+    }
+    offset_ = wave().floats;
+    wave().floats += floats;
+  }
+  void Add(FlashTask task) {
+    task.offset += offset_;
+    wave().tasks.push_back(task);
+  }
+  void AddFinish(FlashTask task) {
+    task.offset += offset_;
+    wave().finish.push_back(task);
+  }
+  void End() {
+    const auto longest_first = [](std::vector<FlashTask>& tasks) {
+      std::stable_sort(tasks.begin(), tasks.end(),
+                       [](const FlashTask& a, const FlashTask& b) {
+                         return a.flops > b.flops;
+                       });
+    };
+    for (FlashWave& wave : plan_.waves) {
+      longest_first(wave.tasks);
+      longest_first(wave.finish);
+    }
+  }
+
+ private:
+  FlashWave& wave() { return plan_.waves.back(); }
+
+  FlashPlan& plan_;
+  int64_t offset_ = 0;
+};
+
+// Of a forward task's part: O, and the softmax's maximum and sum.
+int64_t PartFloats(const Problem& p, int64_t lanes) {
+  return lanes * TileStride(p.value_dim) + 2 * (CeilDiv(lanes, 16) * 16);
+}
+
 // Blocks of q rows. A few rows leave lanes empty, which more q heads of the
 // same kv head then fill: they share K and V.
-void PlanRows(const Sequence& sequence, FlashTask task, int64_t flops_per_pair,
-              std::vector<FlashTask>* tasks) {
+struct RowBlocks {
+  int64_t size;      // rows
+  int64_t heads;     // q heads
+  int64_t kv_heads;  // whose tiles take turns
+  int64_t tasks;     // of the sequence, unless columns are shared out
+  int64_t part_columns;
+};
+RowBlocks RowTasks(const Problem& p, int64_t q_len) {
+  RowBlocks blocks;
+  blocks.size = BlockTokens(q_len, p.q_heads, kManyTasks);
+  const int64_t rows = std::min(blocks.size, q_len);
+  blocks.heads = std::clamp<int64_t>(kMaxLaneTokens / 2 / rows, 1, p.group());
+  const bool few = p.group() * q_len <= kFewQueries;
+  blocks.kv_heads = few ? std::min(p.kv_heads, kMostKvHeads) : 1;
+  blocks.part_columns = few ? kFewQueriesColumns : kPartColumns;
+  blocks.tasks = CeilDiv(q_len, blocks.size) *
+                 CeilDiv(p.kv_heads, blocks.kv_heads) *
+                 CeilDiv(p.group(), blocks.heads);
+  return blocks;
+}
+
+// Calls add(task) for the tasks of rows [first, first + count), each block's
+// parts in turn, with offsets from task.offset on, and returns the next offset.
+template <class Add>
+int64_t ForEachRowTask(const Sequence& sequence, const RowBlocks& blocks,
+                       FlashTask task, int64_t first, int64_t count, Add add) {
   const Problem& p = sequence.problem();
-  const int64_t q_len = sequence.q_len();
-  if (q_len == 0) return;
-  const int64_t size = BlockTokens(q_len, p.q_heads);
-  const int64_t fit = std::clamp<int64_t>(
-      kMaxLaneTokens / 2 / std::min(size, q_len), 1, p.group());
-  ForEachBlock(q_len, size, [&](int64_t first, int64_t count) {
-    const int64_t columns = sequence.Columns(first, first + count - 1);
-    task.first = first;
-    task.count = count;
-    for (int64_t kv_head = 0; kv_head < p.kv_heads; ++kv_head) {
-      for (int64_t g = 0; g < p.group(); g += fit) {
-        task.head = kv_head * p.group() + g;
-        task.heads = std::min(fit, p.group() - g);
-        task.flops =
-            static_cast<double>(columns) * task.heads * count * flops_per_pair;
-        tasks->push_back(task);
+  const int64_t columns = sequence.Columns(first, first + count - 1);
+  const int64_t parts =
+      blocks.tasks >= kFewTasks
+          ? 1
+          : std::clamp<int64_t>(columns / blocks.part_columns, 1,
+                                CeilDiv(kManyTasks, blocks.tasks));
+  // Whole tiles.
+  const int64_t part =
+      std::max<int64_t>(1, CeilDiv(CeilDiv(columns, parts), kTileTokens)) *
+      kTileTokens;
+  task.first = first;
+  task.count = count;
+  task.parts = std::max<int64_t>(1, CeilDiv(columns, part));
+  for (int64_t kv = 0; kv < p.kv_heads; kv += blocks.kv_heads) {
+    task.kv_heads = std::min(blocks.kv_heads, p.kv_heads - kv);
+    for (int64_t g = 0; g < p.group(); g += blocks.heads) {
+      task.head = kv * p.group() + g;
+      task.heads = std::min(blocks.heads, p.group() - g);
+      task.part_floats = PartFloats(p, task.heads * count);
+      for (task.part = 0; task.part < task.parts; ++task.part) {
+        task.columns = {task.part * part,
+                        std::min(columns, (task.part + 1) * part)};
+        task.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) *
+                     static_cast<double>(task.columns.size()) *
+                     static_cast<double>(task.kv_heads * task.heads * count);
+        add(task);
+      }
+      if (task.parts > 1) {
+        task.offset += task.kv_heads * task.parts * task.part_floats;
       }
     }
+  }
+  return task.offset;
+}
+
+// Tasks of a sequence's q rows. Few of them leave threads without work, so then
+// their columns are shared out.
+void PlanRows(const Sequence& sequence, FlashTask task, Planner* planner) {
+  const Problem& p = sequence.problem();
+  const RowBlocks blocks = RowTasks(p, sequence.q_len());
+  const auto for_each = [&](auto add) {
+    task.offset = 0;
+    ForEachBlock(sequence.q_len(), blocks.size,
+                 [&](int64_t first, int64_t count) {
+                   task.offset =
+                       ForEachRowTask(sequence, blocks, task, first, count, add);
+                 });
+    return task.offset;
+  };
+  planner->Begin(for_each([](const FlashTask&) {}));
+  for_each([&](const FlashTask& part) {
+    planner->Add(part);
+    if (part.parts == 1 || part.part > 0) return;
+    FlashTask merge = part;
+    merge.kind = Kind::kMerge;
+    for (int64_t kv = 0; kv < part.kv_heads; ++kv) {
+      planner->AddFinish(merge);
+      merge.head += p.group();
+      merge.offset += part.parts * part.part_floats;
+    }
   });
 }
 
-// Blocks of K/V tokens, over all rows and q heads that see them.
-void PlanColumns(const Sequence& sequence, FlashTask task,
-                 int64_t flops_per_pair, std::vector<Piece>* pieces,
-                 std::vector<FlashTask>* tasks) {
+// Floats that one slab of all heads takes at most.
+double SlabFloats(const Problem& p, int64_t q_len) {
+  return static_cast<double>(p.q_heads) * static_cast<double>(q_len) *
+         static_cast<double>(SlabStride(p));
+}
+
+// Columns across the lanes at a time. With larger dims than these, tiles of the
+// most lanes would not stay in the cache.
+int64_t SlabBlock(const Problem& p, int64_t kv_len) {
+  constexpr int64_t kSmallDims = 160;
+  return p.head_dim + p.value_dim > kSmallDims
+             ? EvenBlock(kv_len, kMaxLaneTokens / 2)
+             : BlockTokens(kv_len, p.kv_heads, kMostSlabs);
+}
+
+// Slabs of a kv head, if there are enough blocks.
+int64_t SlabCount(const Problem& p, int64_t q_len) {
+  const double fit = kSlabFloats / std::max(1.0, SlabFloats(p, q_len));
+  return static_cast<int64_t>(std::clamp<double>(
+      fit, static_cast<double>(CeilDiv(kLeastSlabs, p.kv_heads)),
+      static_cast<double>(CeilDiv(kMostSlabs, p.kv_heads))));
+}
+
+// Appends the slabs of a kv head and returns what they take, in floats.
+int64_t CutSlabs(const Sequence& sequence, int64_t block, bool sums,
+                 std::vector<Piece>* pieces, std::vector<Slab>* slabs) {
   const Problem& p = sequence.problem();
-  const int64_t kv_len = KvLen(p, task.b);
-  if (kv_len == 0) return;
-  const int64_t size = BlockTokens(kv_len, p.kv_heads);
+  const int64_t kv_len = KvLen(p, sequence.b());
+  const int64_t blocks = CeilDiv(kv_len, block);
+  const int64_t size =
+      block * CeilDiv(blocks, std::min(blocks, SlabCount(p, sequence.q_len())));
+  int64_t floats = 0;
   ForEachBlock(kv_len, size, [&](int64_t first, int64_t count) {
     sequence.Pieces(first, count, pieces);
-    double pairs = 0;
-    for (const Piece& piece : *pieces) {
-      pairs +=
-          static_cast<double>(sequence.RowsThatSee(piece).size()) * piece.count;
-    }
-    task.first = first;
-    task.count = count;
-    task.heads = p.group();
-    task.flops = pairs * p.group() * flops_per_pair;
-    for (task.head = 0; task.head < p.kv_heads; ++task.head) {
-      tasks->push_back(task);
-    }
+    Interval rows = sequence.RowsThatSee(*pieces);
+    if (rows.empty()) rows = {0, 0};
+    slabs->push_back({{first, first + count}, rows, floats});
+    if (sums) floats += p.group() * rows.size() * SlabStride(p);
   });
+  return floats;
 }
 
-void SortLongestFirst(std::vector<FlashTask>* tasks) {
-  std::stable_sort(
-      tasks->begin(), tasks->end(),
-      [](const FlashTask& a, const FlashTask& b) { return a.flops > b.flops; });
-}
-
-// Tokens [first, last) of all heads. No type's zero has a bit set.
-void ClearTokens(const TensorView& view, int64_t b, int64_t first, int64_t last,
-                 int64_t heads, int64_t dim) {
-  if (!view) return;
-  for (int64_t t = first; t < last; ++t) {
-    for (int64_t h = 0; h < heads; ++h) {
-      std::memset(RowAt(view, b, t, h), 0, dim * SizeOf(view.dtype));
+// Slabs of columns over all rows and q heads that see them, then dQ.
+void PlanSlabs(const Sequence& sequence, FlashTask task, bool dq, bool dkv,
+               std::vector<Piece>* pieces, FlashPlan* plan, Planner* planner) {
+  const Problem& p = sequence.problem();
+  const int64_t kv_len = KvLen(p, task.b);
+  task.first_slab = static_cast<int64_t>(plan->slabs.size());
+  int64_t head_floats = 0;
+  if (kv_len > 0) {
+    task.count = SlabBlock(p, kv_len);
+    head_floats = CutSlabs(sequence, task.count, dq, pieces, &plan->slabs);
+  }
+  task.parts = static_cast<int64_t>(plan->slabs.size()) - task.first_slab;
+  planner->Begin(p.kv_heads * head_floats);
+  FlashTask sum = task;
+  task.kind = Kind::kSlab;
+  task.heads = p.group();
+  sum.kind = Kind::kSum;
+  for (int64_t kv_head = 0; kv_head < p.kv_heads; ++kv_head) {
+    task.head = kv_head;
+    task.offset = sum.offset = kv_head * head_floats;
+    for (task.part = 0; task.part < task.parts && (dq || dkv); ++task.part) {
+      const Slab& slab = plan->slabs[task.first_slab + task.part];
+      task.flops = (4.0 * (p.head_dim + p.value_dim) + 2.0 * p.head_dim) *
+                   static_cast<double>(slab.columns.size()) *
+                   static_cast<double>(slab.rows.size()) * p.group();
+      planner->Add(task);
+    }
+    if (!dq || task.parts == 1) continue;  // a single slab's task sums up too
+    for (int64_t g = 0; g < p.group(); ++g) {
+      sum.head = kv_head * p.group() + g;
+      ForEachBlock(sequence.q_len(), kSumRows, [&](int64_t first, int64_t count) {
+        sum.first = first;
+        sum.count = count;
+        sum.flops = static_cast<double>(count * p.head_dim * sum.parts);
+        planner->AddFinish(sum);
+      });
     }
   }
 }
@@ -110,8 +279,24 @@ bool HasOutputs(Op op, const Problem& p) {
                      [](const KvSegment& s) { return s.len > 0; });
 }
 
-std::vector<FlashTask> PlanForward(absl::Span<const ForwardArgs> group) {
-  std::vector<FlashTask> tasks;
+int64_t FlashPlan::workspace_floats() const {
+  int64_t floats = 0;
+  for (const FlashWave& wave : waves) floats = std::max(floats, wave.floats);
+  return floats;
+}
+
+void FlashPlan::Place(float* workspace) {
+  for (FlashWave& wave : waves) {
+    for (FlashTask& task : wave.tasks) task.workspace = workspace + task.offset;
+    for (FlashTask& task : wave.finish) {
+      task.workspace = workspace + task.offset;
+    }
+  }
+}
+
+FlashPlan PlanForward(absl::Span<const ForwardArgs> group) {
+  FlashPlan plan;
+  Planner planner(&plan);
   Sequence sequence;
   for (size_t i = 0; i < group.size(); ++i) {
     const Problem& p = group[i].problem;
@@ -120,80 +305,55 @@ std::vector<FlashTask> PlanForward(absl::Span<const ForwardArgs> group) {
     task.problem = static_cast<int64_t>(i);
     for (task.b = 0; task.b < p.batch; ++task.b) {
       sequence.Reset(p, task.b);
-      task.kind = Kind::kForward;
-      PlanRows(sequence, task, 2 * (p.head_dim + p.value_dim), &tasks);
-      if (sequence.q_len() < p.q_len) {
-        task.kind = Kind::kEmpty;
-        tasks.push_back(task);
-      }
+      if (sequence.q_len() > 0) PlanRows(sequence, task, &planner);
+      if (sequence.q_len() == p.q_len) continue;
+      FlashTask empty = task;
+      empty.kind = Kind::kEmpty;
+      planner.Add(empty);
     }
   }
-  SortLongestFirst(&tasks);
-  return tasks;
+  planner.End();
+  return plan;
 }
 
-std::vector<FlashTask> PlanBackward(absl::Span<const BackwardArgs> group) {
-  std::vector<FlashTask> tasks;
+FlashPlan PlanBackward(absl::Span<const BackwardArgs> group) {
+  FlashPlan plan;
+  Planner planner(&plan);
   std::vector<Piece> pieces;
   Sequence sequence;
   for (size_t i = 0; i < group.size(); ++i) {
     const Problem& p = group[i].problem;
     if (!HasOutputs(Op::kBackward, p)) continue;
-    bool dkv = false;
+    bool dkv = false, padded = false;
     for (const KvSegment& s : p.kv) dkv = dkv || s.dk || s.dv;
     FlashTask task;
     task.problem = static_cast<int64_t>(i);
     for (task.b = 0; task.b < p.batch; ++task.b) {
       sequence.Reset(p, task.b);
-      if (group[i].dq) {
-        task.kind = Kind::kDq;
-        PlanRows(sequence, task, 2 * (2 * p.head_dim + p.value_dim), &tasks);
-      }
-      if (dkv) {
-        task.kind = Kind::kDkv;
-        PlanColumns(sequence, task, 4 * (p.head_dim + p.value_dim), &pieces,
-                    &tasks);
-      }
-      task = {.kind = Kind::kEmpty, .problem = task.problem, .b = task.b};
-      tasks.push_back(task);
+      PlanSlabs(sequence, task, static_cast<bool>(group[i].dq), dkv, &pieces,
+                &plan, &planner);
+      padded = sequence.q_len() < p.q_len ||
+               KvLen(p, task.b) < PaddedKvLen(p);
+      if (!padded) continue;
+      FlashTask empty = task;
+      empty.kind = Kind::kEmpty;
+      planner.Add(empty);
     }
   }
-  SortLongestFirst(&tasks);
-  return tasks;
+  planner.End();
+  return plan;
 }
 
-void ClearForward(const ForwardArgs& args, const FlashTask& task) {
-  const Problem& p = args.problem;
-  const int64_t q_len = QLen(p, task.b);
-  ClearTokens(args.o, task.b, q_len, p.q_len, p.q_heads, p.value_dim);
-  if (!args.lse) return;
-  for (int64_t h = 0; h < p.q_heads; ++h) {
-    float* row = RowAt(args.lse, task.b, h);
-    std::fill(row + q_len, row + p.q_len,
-              -std::numeric_limits<float>::infinity());
-  }
-}
-
-void ClearBackward(const BackwardArgs& args, const FlashTask& task) {
-  const Problem& p = args.problem;
-  ClearTokens(args.dq, task.b, QLen(p, task.b), p.q_len, p.q_heads, p.head_dim);
-  for (const KvSegment& s : p.kv) {
-    const int64_t len = KvLen(s, task.b);
-    ClearTokens(s.dk, task.b, len, s.len, p.kv_heads, p.head_dim);
-    ClearTokens(s.dv, task.b, len, s.len, p.kv_heads, p.value_dim);
-  }
-}
-
-int64_t FlashScratchBytes(const Problem& p, int threads) {
+int64_t FlashScratchBytes(Op op, const Problem& p, int threads) {
+  const bool forward = op == Op::kForward;
+  const int64_t kv_len = PaddedKvLen(p);
   int64_t tokens = p.q_len;
-  double blocks = 1 + CeilDiv(p.q_len, kMaxLaneTokens / 2);
-  for (const KvSegment& s : p.kv) {
-    tokens = std::max(tokens, s.len);
-    blocks += CeilDiv(s.len, kMaxLaneTokens / 2);
-  }
-  const double tasks = blocks * p.batch * p.q_heads + p.batch;
-  // At most two tiles of lane tokens and one of stream tokens for each of the
-  // two dims, and three tiles of scores.
+  for (const KvSegment& s : p.kv) tokens = std::max(tokens, s.len);
+  const double blocks =
+      2.0 + static_cast<double>(p.q_len + kv_len) / (kMaxLaneTokens / 2);
+  const double tasks = (blocks * p.q_heads + kManyTasks) * p.batch;
+  // A worker: at most five tiles of lane tokens and one of stream tokens for
+  // each of the two dims, and four tiles of scores.
   const double rows = static_cast<double>(tokens) * p.group();
   const int64_t lanes =
       CeilDiv(static_cast<int64_t>(std::min<double>(kMaxLaneTokens, rows)),
@@ -201,11 +361,35 @@ int64_t FlashScratchBytes(const Problem& p, int threads) {
       16;
   const int64_t stream = std::min(kTileTokens, tokens);
   const int64_t dims = TileStride(p.head_dim) + TileStride(p.value_dim);
-  const int64_t floats =
-      (2 * lanes + stream) * dims + 3 * stream * TileStride(lanes);
+  const int64_t worker = std::min<int64_t>(
+      Scratch::kCapacity,
+      ((forward ? 2 : 3) * lanes + stream) * dims + 4 * stream * TileStride(lanes));
   const auto workers = static_cast<int64_t>(std::min<double>(tasks, threads));
-  return workers * floats * static_cast<int64_t>(sizeof(float)) +
-         static_cast<int64_t>(tasks * sizeof(FlashTask));
+  // A sequence's parts, and what of them a wave holds.
+  double parts = 0;
+  const bool few_tasks =
+      !p.q_lens.empty() || RowTasks(p, std::max<int64_t>(1, p.q_len)).tasks < kFewTasks;
+  if (forward && few_tasks && kv_len >= 2 * kFewQueriesColumns) {
+    parts = static_cast<double>(kFewTasks + kManyTasks) *
+            static_cast<double>(std::min(p.kv_heads, kMostKvHeads)) *
+            static_cast<double>(PartFloats(p, kFewQueries));
+    parts = std::max(parts, static_cast<double>(kFewTasks + kManyTasks) *
+                                static_cast<double>(PartFloats(p, lanes)));
+  } else if (!forward && kv_len > 0) {
+    const double one = SlabFloats(p, p.q_len);
+    const double most = static_cast<double>(CeilDiv(kMostSlabs, p.kv_heads));
+    const double least = static_cast<double>(CeilDiv(kLeastSlabs, p.kv_heads));
+    parts = std::min({most * one,
+                      std::max(static_cast<double>(kSlabFloats), least * one),
+                      std::max(1.0, blocks) * one});
+  }
+  parts = std::min(p.batch * parts,
+                   std::max(parts, static_cast<double>(kWaveFloats)));
+  const double bytes =
+      (static_cast<double>(workers * worker) + parts) * sizeof(float) +
+      tasks * sizeof(FlashTask);
+  constexpr double kMost = 0x1p62;
+  return static_cast<int64_t>(std::min(bytes, kMost));
 }
 
 }  // namespace attnd

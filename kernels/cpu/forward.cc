@@ -7,66 +7,24 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, so that they compile once per target.
 #include <cmath>
+#include <vector>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/block-inl.h"
+#include "kernels/cpu/bf16_dot.h"
+#include "kernels/cpu/decode-inl.h"
+#include "kernels/cpu/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// The state of online softmax (E8), one query to a lane.
-struct Softmax {
-  float* max;      // of the scores so far, -inf at first
-  float* sum;      // of exp(score - max)
-  float* rescale;  // exp(old max - new max) of the last tile
-};
-
-// Scores [tokens, width] become exp(score - max) in place: (E8).
-void UpdateSoftmax(int64_t tokens, int64_t width, Tile scores,
-                   const Softmax& state) {
-  const F32 d;
-  const Vf none = hn::Set(d, -kInf);
-  for (int64_t i = 0; i < width; i += kLanes) {
-    const Vf old_max = hn::Load(d, state.max + i);
-    Vf max = old_max;
-    Vf max2 = none;
-    const float* at = scores.data + i;
-    int64_t t = 0;
-    for (; t + 4 <= tokens; t += 4, at += 4 * scores.stride) {
-      max = hn::Max(max,
-                    hn::Max(hn::Load(d, at), hn::Load(d, at + scores.stride)));
-      max2 = hn::Max(max2, hn::Max(hn::Load(d, at + 2 * scores.stride),
-                                   hn::Load(d, at + 3 * scores.stride)));
-    }
-    for (; t < tokens; ++t, at += scores.stride) {
-      max = hn::Max(max, hn::Load(d, at));
-    }
-    max = hn::Max(max, max2);
-    // A query that has seen nothing keeps -inf, but is not subtracted: -inf
-    // minus -inf is NaN.
-    const Vf base = hn::IfThenZeroElse(hn::Eq(max, none), max);
-    const Vf rescale = ExpNonPositive(d, hn::Sub(old_max, base));
-    Vf sum = hn::Zero(d);
-    for (t = 0; t < tokens; ++t) {
-      float* p = scores.row(t) + i;
-      const Vf e = ExpNonPositive(d, hn::Sub(hn::Load(d, p), base));
-      hn::Store(e, d, p);
-      sum = hn::Add(sum, e);
-    }
-    hn::Store(max, d, state.max + i);
-    hn::Store(rescale, d, state.rescale + i);
-    hn::Store(hn::MulAdd(hn::Load(d, state.sum + i), rescale, sum), d,
-              state.sum + i);
-  }
-}
-
 // O = accumulator / sum (E9), LSE (E7); 0 and -inf for a query that saw
 // nothing.
-void WriteOutput(const ForwardArgs& args, const LaneRows& lanes, int64_t b,
+void WriteOutput(const ForwardArgs& args, const LaneRows& lanes,
                  const Softmax& state, Tile acc) {
   const F32 d;
+  const int64_t b = lanes.b();
   const int64_t dim = args.problem.value_dim;
   for (int64_t lane = 0; lane < lanes.lanes(); ++lane) {
     const float sum = state.sum[lane];
@@ -87,65 +45,249 @@ void WriteOutput(const ForwardArgs& args, const LaneRows& lanes, int64_t b,
   }
 }
 
-void ForwardBlock(const ForwardArgs& args, const FlashTask& task,
-                  Scratch& scratch) {
-  const Problem& p = args.problem;
-  const int64_t b = task.b;
-  scratch.Begin();
-  scratch.sequence.Reset(p, b);
-  const LaneRows lanes(scratch, task.head, task.heads, task.first, task.count);
-  const int64_t width = RoundUpToLanes(lanes.lanes());
-  const int64_t kv_head = task.head / p.group();
+// What a task leaves in the workspace when it is one of several that see
+// different columns.
+struct Partial {
+  Tile acc;  // [lanes, value_dim]
+  float* max;
+  float* sum;
 
-  const Tile q = TakeTile(scratch, p.head_dim + 3, width);
-  const Tile k = TakeTile(scratch, kTileTokens, p.head_dim);
-  const Tile v = TakeTile(scratch, kTileTokens, p.value_dim);
-  const Tile scores = TakeTile(scratch, kTileTokens, width);
-  const Tile temporary = TakeTile(scratch, p.bias ? kTileTokens : 0, width);
-  const Tile acc = TakeTile(scratch, lanes.lanes(), p.value_dim);
-  const Softmax state{scratch.Take(width), scratch.Take(width),
-                      scratch.Take(width)};
-  std::fill(state.max, state.max + width, -kInf);
-  std::fill(state.sum, state.sum + width, 0.0f);
+  Partial(const ForwardArgs& args, const FlashTask& task, int64_t part)
+      : acc{task.workspace + part * task.part_floats,
+            TileStride(args.problem.value_dim)} {
+    const int64_t lanes = task.heads * task.count;
+    max = acc.row(lanes);
+    sum = max + (lanes + 15) / 16 * 16;
+  }
+};
 
-  PackColumns(
-      lanes.lanes(), p.head_dim, p.q.dtype,
-      [&](int64_t lane) { return lanes.RowOf(p.q, lane); }, q);
+// Queries across the lanes; K and V stream by.
+template <class Words>
+struct ForwardBlock {
+  ForwardBlock(const ForwardArgs& args, const FlashTask& whole,
+               Scratch& scratch)
+      : args(args),
+        task(whole),
+        scratch(scratch),
+        p(args.problem),
+        kv_head(task.head / p.group()),
+        lanes(scratch, task.head, task.heads, task.first, task.count),
+        width(RoundUpToLanes(lanes.lanes())),
+        in_place(Words::kElements == 1 && ReadsInPlace(p, lanes.lanes())),
+        q(in_place
+              ? TakeTile(scratch, lanes.lanes(), p.head_dim)
+              : TakeTile(scratch, WordsOf<Words>(p.head_dim) + 3, width)),
+        k(TakeTile(scratch, in_place ? 0 : kTileTokens,
+                   WordsOf<Words>(p.head_dim))),
+        v(TakeTile(scratch, in_place ? 0 : WordsOf<Words>(kTileTokens),
+                   p.value_dim)),
+        scores(TakeTile(scratch, kTileTokens, width)),
+        temporary(TakeTile(scratch, p.bias ? kTileTokens : 0, width)),
+        acc(task.parts > 1 ? Partial(args, task, task.part).acc
+                           : TakeTile(scratch, lanes.lanes(), p.value_dim)),
+        state{scratch.Take(width), scratch.Take(width), scratch.Take(width)} {
+    state.Clear(width);
+  }
 
-  TileWalk walk(scratch.sequence, task.first, task.first + task.count - 1);
-  bool first = true;
-  while (const int64_t tokens = walk.Next(&scratch.pieces)) {
-    if (!Proceed(p)) return;
-    PackKv(scratch, &KvSegment::k, kv_head, p.head_dim, k);
-    // (E1), (E2), (E21)
-    Gemm<AOrder::kRowMajor>(tokens, width, p.head_dim, k.data, k.stride, q.data,
-                            q.stride, scores.data, scores.stride,
-                            {.factor = p.scale});
+  void PackLanes() const {
+    const auto row_of = [&](int64_t lane) { return lanes.RowOf(p.q, lane); };
+    if (in_place) {
+      PackRows<Words>(lanes.lanes(), p.head_dim, p.q.dtype, row_of, q);
+    } else {
+      PackColumns<Words>(lanes.lanes(), p.head_dim, p.q.dtype, row_of, q);
+    }
+  }
+
+  auto RowsOf(ConstTensorView KvSegment::*which) const {
+    return [this, which](int64_t t) {
+      return KvRow(scratch.sequence, scratch.pieces, which, kv_head, t);
+    };
+  }
+
+  // (E1) for columns [first, first + count) of the tile.
+  void AddScores(int64_t tokens, int64_t first, int64_t count,
+                 Prefetcher* prefetch) const {
+    Gemm<Words, AOrder::kRowMajor>(tokens, count, WordsOf<Words>(p.head_dim), k,
+                                   q.from(first), scores.from(first),
+                                   {.factor = p.scale, .prefetch = prefetch});
+  }
+
+  // (E2), (E21)
+  void ChangeScores(int64_t tokens) const {
     SaturateScores(p.scale, tokens, width, scores);
     if (p.softcap) Softcap(*p.softcap, tokens, width, scores, nullptr);
     if (p.bias) lanes.AddBias(scores, temporary, tokens);
     lanes.ApplyMask(scores);
-    UpdateSoftmax(tokens, width, scores, state);
-    if (args.o) {
-      PackKv(scratch, &KvSegment::v, kv_head, p.value_dim, v);  // (E9)
-      Gemm<AOrder::kColumnMajor>(
-          lanes.lanes(), RoundUpToLanes(p.value_dim), tokens, scores.data,
-          scores.stride, v.data, v.stride, acc.data, acc.stride,
-          {.row_scale = first ? nullptr : state.rescale});
+  }
+
+  // Adds the tokens of scratch.pieces to O and the softmax's state.
+  void AddTile(int64_t tokens, bool first, Prefetcher& prefetch) const {
+    const float* row_scale = first ? nullptr : state.rescale;
+    if (in_place) {
+      WithElements(p.dtype(), [&](auto from) {
+        DotsInPlace<decltype(from)>(scratch, kv_head, lanes.lanes(), width, q,
+                                    scores, prefetch);
+        ChangeScores(tokens);
+        UpdateSoftmax<Words>(tokens, 0, width, scores, state);
+        if (!args.o) return;
+        AddInPlace<decltype(from)>(scratch, kv_head, lanes.lanes(), scores,
+                                   row_scale, acc);
+      });
+      return;
     }
+    PackRows<Words>(tokens, p.head_dim, p.dtype(), RowsOf(&KvSegment::k), k);
+    if (p.softcap || p.bias || !KeepsRange(p.scale) || lanes.Masks()) {
+      AddScores(tokens, 0, width, &prefetch);
+      ChangeScores(tokens);
+      UpdateSoftmax<Words>(tokens, 0, width, scores, state);
+    } else {
+      // The softmax of a panel finds its scores in the L1 cache.
+      ForEachPanel(width, [&](int64_t column, int64_t vectors) {
+        AddScores(tokens, column, vectors * kLanes, &prefetch);
+        UpdateSoftmax<Words>(tokens, column, vectors * kLanes, scores, state);
+      });
+    }
+    if (!args.o) return;
+    PackAlongTokens<Words>(tokens, p.value_dim, p.dtype(),
+                           RowsOf(&KvSegment::v), v);
+    Gemm<Words, AOrder::kColumnMajor>(  // (E9)
+        lanes.lanes(), RoundUpToLanes(p.value_dim), WordsOf<Words>(tokens),
+        scores, v, acc, {.row_scale = row_scale, .prefetch = &prefetch});
+  }
+
+  // Has the rows of `pieces` fetched during the next AddTile.
+  void Prefetch(const std::vector<Piece>& pieces, Prefetcher& prefetch) const {
+    prefetch.Clear();
+    for (const Piece& piece : pieces) {
+      const KvSegment& s = scratch.sequence.kv(piece.segment);
+      for (int64_t t = piece.first; t < piece.first + piece.count; ++t) {
+        prefetch.Add(RowAt(s.k, task.b, t, kv_head),
+                     p.head_dim * SizeOf(p.dtype()));
+        if (!args.o) continue;
+        prefetch.Add(RowAt(s.v, task.b, t, kv_head),
+                     p.value_dim * SizeOf(p.dtype()));
+      }
+    }
+    prefetch.SpreadOver(in_place
+                            ? kTileTokens / 2
+                            : GemmBlocks(kTileTokens, width) +
+                                  GemmBlocks(lanes.lanes(),
+                                             RoundUpToLanes(p.value_dim)));
+  }
+
+  // What all tiles have given.
+  void Finish() const {
+    if (task.parts == 1) {
+      WriteOutput(args, lanes, state, acc);
+    } else {
+      const Partial partial(args, task, task.part);
+      std::copy_n(state.max, lanes.lanes(), partial.max);
+      std::copy_n(state.sum, lanes.lanes(), partial.sum);
+    }
+  }
+
+  const ForwardArgs& args;
+  const FlashTask task;
+  Scratch& scratch;
+  const Problem& p;
+  const int64_t kv_head;
+  const LaneRows lanes;
+  const int64_t width;
+  const bool in_place;
+  const Tile q;          // words of [head_dim, lanes]; in place [lanes, ..]
+  const Tile k;          // words of [stream, head_dim]
+  const Tile v;          // words of [stream, value_dim] along the tokens
+  const Tile scores;     // [stream, lanes], then P, words along the tokens
+  const Tile temporary;  // of the bias
+  const Tile acc;        // [lanes, value_dim]
+  const Softmax state;
+};
+
+template <class Words>
+void RunForward(const ForwardArgs& args, FlashTask task, Scratch& scratch) {
+  std::vector<ForwardBlock<Words>> blocks;  // by kv head
+  blocks.reserve(task.kv_heads);
+  for (int64_t kv = 0; kv < task.kv_heads; ++kv) {
+    blocks.emplace_back(args, task, scratch);
+    blocks.back().PackLanes();
+    task.head += args.problem.group();
+    task.workspace += task.parts * task.part_floats;
+  }
+  TileWalk walk(scratch.sequence, task.first, task.first + task.count - 1,
+                task.columns);
+  Prefetcher prefetch;
+  bool first = true;
+  int64_t tokens = walk.Next(&scratch.pieces);
+  while (tokens > 0) {
+    const int64_t next = walk.Next(&scratch.next_pieces);
+    for (auto block = blocks.begin(); block != blocks.end(); ++block) {
+      if (!Proceed(args.problem)) return;
+      if (block + 1 != blocks.end()) {
+        block[1].Prefetch(scratch.pieces, prefetch);
+      } else {
+        blocks.front().Prefetch(scratch.next_pieces, prefetch);
+      }
+      block->AddTile(tokens, first, prefetch);
+    }
+    scratch.pieces.swap(scratch.next_pieces);
+    tokens = next;
     first = false;
   }
-  WriteOutput(args, lanes, b, state, acc);
+  for (const ForwardBlock<Words>& block : blocks) block.Finish();
 }
 
 }  // namespace
 
 void RunForwardTask(const ForwardArgs& args, const FlashTask& task,
                     Scratch& scratch) {
-  ForwardBlock(args, task, scratch);
+  scratch.Begin();
+  scratch.sequence.Reset(args.problem, task.b);
+#if ATTND_BF16_DOT
+  if (args.problem.dtype() == DType::kBF16 && HasBF16Dot() &&
+      task.heads * task.count > kMostInPlace) {
+    return RunForward<BF16Words>(args, task, scratch);
+  }
+#endif
+  RunForward<F32Words>(args, task, scratch);
+}
+
+// (E19), (E20): the parts in ascending order, into the first.
+void RunMergeTask(const ForwardArgs& args, const FlashTask& task,
+                  Scratch& scratch) {
+  scratch.Begin();
+  scratch.sequence.Reset(args.problem, task.b);
+  const LaneRows lanes(scratch, task.head, task.heads, task.first, task.count);
+  const F32 d;
+  const Partial into(args, task, 0);
+  for (int64_t lane = 0; lane < lanes.lanes(); ++lane) {
+    float max = -kInf;
+    for (int64_t part = 0; part < task.parts; ++part) {
+      max = std::max(max, Partial(args, task, part).max[lane]);
+    }
+    float sum = 0;
+    for (int64_t part = 0; part < task.parts; ++part) {
+      const Partial from(args, task, part);
+      const float rescale =
+          from.sum[lane] == 0 ? 0 : std::exp(from.max[lane] - max);
+      sum += rescale * from.sum[lane];
+      if (!args.o || (rescale == 0 && part > 0)) continue;
+      for (int64_t i = 0; i < args.problem.value_dim; i += kLanes) {
+        const Vf x = rescale == 0 ? hn::Zero(d)
+                                  : hn::Mul(hn::Set(d, rescale),
+                                            hn::Load(d, from.acc.row(lane) + i));
+        float* to = into.acc.row(lane) + i;
+        hn::Store(part == 0 ? x : hn::Add(hn::Load(d, to), x), d, to);
+      }
+    }
+    into.max[lane] = max;
+    into.sum[lane] = sum;
+  }
+  WriteOutput(args, lanes, {into.max, into.sum, nullptr}, into.acc);
 }
 
 const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
+
+bool DotsBF16() { return ATTND_BF16_DOT && HasBF16Dot(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace attnd
@@ -155,14 +297,22 @@ HWY_AFTER_NAMESPACE();
 namespace attnd {
 
 HWY_EXPORT(RunForwardTask);
+HWY_EXPORT(RunMergeTask);
 HWY_EXPORT(TargetName);
+HWY_EXPORT(DotsBF16);
 
 void RunFlashForward(const ForwardArgs& args, const FlashTask& task,
                      Scratch& scratch) {
   HWY_DYNAMIC_DISPATCH(RunForwardTask)(args, task, scratch);
 }
 
+void RunFlashMerge(const ForwardArgs& args, const FlashTask& task,
+                   Scratch& scratch) {
+  HWY_DYNAMIC_DISPATCH(RunMergeTask)(args, task, scratch);
+}
+
 const char* FlashTargetName() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
+bool FlashDotsBF16() { return HWY_DYNAMIC_DISPATCH(DotsBF16)(); }
 
 }  // namespace attnd
 #endif  // HWY_ONCE

@@ -1,5 +1,5 @@
-// The one matrix product under every kernel here, on f32 tiles that fit a
-// core's caches. Compiled once per target.
+// The one matrix product under every kernel here, on tiles that fit a core's
+// caches. Compiled once per target.
 #if defined(ATTND_KERNELS_CPU_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ATTND_KERNELS_CPU_GEMM_INL_H_
 #undef ATTND_KERNELS_CPU_GEMM_INL_H_
@@ -10,16 +10,13 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hwy/highway.h"
+#include "kernels/cpu/words-inl.h"
+#include "kernels/cpu/prefetcher.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-using F32 = hn::CappedTag<float, 16>;
-using Vf = hn::Vec<F32>;
-inline constexpr int64_t kLanes = hn::MaxLanes(F32());
 
 // How the accumulators of a block of C fit the registers: rows by vectors.
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3) || HWY_ARCH_ARM_A64
@@ -33,6 +30,16 @@ inline constexpr int kMaxVectors = 2;  // of 16 registers
 constexpr int BlockRows(int vectors) { return vectors == 1 ? 8 : 6; }
 #endif
 
+// A tile of words in scratch memory: f32, or whatever lies in their place.
+struct Tile {
+  float* data = nullptr;
+  int64_t stride = 0;
+
+  float* row(int64_t r) const { return data + r * stride; }
+  // From column c on.
+  Tile from(int64_t c) const { return {data + c, stride}; }
+};
+
 // How A [m, k] lies in memory. Its elements are broadcast one at a time, so
 // either order will do and A is never transposed.
 enum class AOrder { kRowMajor, kColumnMajor };
@@ -43,16 +50,17 @@ struct GemmOutput {
   const float* row_scale = nullptr;  // [m]
   bool accumulate = false;           // C += A B
   float factor = 1.0f;
+  Prefetcher* prefetch = nullptr;  // gets a step for each register block
 };
 
 // One register block: kRows rows, kVectors vectors of C. Every element is one
 // chain of multiply-adds over k in ascending order whatever the block's size,
 // so a row's result never depends on its neighbours.
-template <AOrder kOrder, int kRows, int kVectors>
+template <class Words, AOrder kOrder, int kRows, int kVectors, class FromB>
 HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
-                          const float* HWY_RESTRICT b, int64_t ldb,
+                          const typename FromB::T* HWY_RESTRICT b, int64_t ldb,
                           float* HWY_RESTRICT c, int64_t ldc,
-                          const GemmOutput out, int64_t row) {
+                          const GemmOutput& out, int64_t row) {
   const F32 d;
   Vf acc[kRows][kVectors];
   HWY_UNROLL(16)
@@ -64,7 +72,7 @@ HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
     Vf bv[kVectors];
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
-      bv[v] = hn::Load(d, b + i * ldb + v * kLanes);
+      bv[v] = FromB()(b + i * ldb + v * kLanes);
     }
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {
@@ -73,7 +81,7 @@ HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
       const Vf av = hn::Set(d, *at);
       HWY_UNROLL(4)
       for (int v = 0; v < kVectors; ++v) {
-        acc[r][v] = hn::MulAdd(av, bv[v], acc[r][v]);
+        acc[r][v] = Words::MulAdd(av, bv[v], acc[r][v]);
       }
     }
   }
@@ -95,60 +103,77 @@ HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
 }
 
 // All rows of one panel of kVectors vectors: B's panel stays in the L1 cache.
-template <AOrder kOrder, int kVectors>
-HWY_NOINLINE void GemmPanel(int64_t m, int64_t k, const float* a, int64_t lda,
-                            const float* b, int64_t ldb, float* c, int64_t ldc,
+template <class Words, AOrder kOrder, int kVectors, class FromB>
+HWY_NOINLINE void GemmPanel(int64_t m, int64_t k, Tile a,
+                            const typename FromB::T* b, int64_t ldb, Tile c,
                             const GemmOutput& out) {
   constexpr int kRows = BlockRows(kVectors);
-  const int64_t a_step = kOrder == AOrder::kRowMajor ? lda : 1;
+  const auto block = [&](auto rows, int64_t row) {
+    if (out.prefetch != nullptr) out.prefetch->Step();
+    GemmBlock<Words, kOrder, rows(), kVectors, FromB>(
+        k, kOrder == AOrder::kRowMajor ? a.row(row) : a.data + row, a.stride, b,
+        ldb, c.row(row), c.stride, out, row);
+  };
   int64_t row = 0;
   for (; row + kRows <= m; row += kRows) {
-    GemmBlock<kOrder, kRows, kVectors>(k, a + row * a_step, lda, b, ldb,
-                                       c + row * ldc, ldc, out, row);
+    block(std::integral_constant<int, kRows>(), row);
   }
-  for (; row + 4 <= m; row += 4) {
-    GemmBlock<kOrder, 4, kVectors>(k, a + row * a_step, lda, b, ldb,
-                                   c + row * ldc, ldc, out, row);
-  }
-  for (; row < m; ++row) {
-    GemmBlock<kOrder, 1, kVectors>(k, a + row * a_step, lda, b, ldb,
-                                   c + row * ldc, ldc, out, row);
+  for (; row + 4 <= m; row += 4) block(std::integral_constant<int, 4>(), row);
+  for (; row < m; ++row) block(std::integral_constant<int, 1>(), row);
+}
+
+// Calls run(column, vectors) for the panels of `width` columns, a multiple of
+// kLanes, as even as possible: 5 vectors go as 3 and 2, not as 4 and 1.
+template <class Run>
+HWY_INLINE void ForEachPanel(int64_t width, Run run) {
+  int64_t column = 0;
+  for (int64_t left = width / kLanes; left > 0;) {
+    const int64_t panels = (left + kMaxVectors - 1) / kMaxVectors;
+    const int64_t vectors = (left + panels - 1) / panels;
+    run(column, vectors);
+    column += vectors * kLanes;
+    left -= vectors;
   }
 }
 
-// C [m, n] from A [m, k] in kOrder and B [k, n], B and C row-major. n is a
-// multiple of kLanes; rows of B and C are aligned to 64 bytes.
-template <AOrder kOrder>
-HWY_INLINE void Gemm(int64_t m, int64_t n, int64_t k, const float* a,
-                     int64_t lda, const float* b, int64_t ldb, float* c,
-                     int64_t ldc, const GemmOutput& out) {
-  int64_t vectors = n / kLanes;
-  while (vectors > 0) {
-    // As even as possible: 5 vectors go as 3 and 2, not as 4 and 1.
-    const int64_t panels = (vectors + kMaxVectors - 1) / kMaxVectors;
-    const int64_t width = (vectors + panels - 1) / panels;
-    switch (width) {
+// Register blocks, and with them prefetcher's steps, of a product.
+HWY_INLINE int64_t GemmBlocks(int64_t m, int64_t n) {
+  const int64_t panels = (n / kLanes + kMaxVectors - 1) / kMaxVectors;
+  return panels * (m / BlockRows(kMaxVectors) + 1);
+}
+
+// C [m, n] from A [m, k words] in kOrder and B [k words, n], whose rows lie ldb
+// apart, in memory that FromB reads; C row-major. n is a multiple of kLanes;
+// rows of C are aligned to 64 bytes.
+template <class Words, AOrder kOrder, class FromB>
+HWY_INLINE void GemmWith(int64_t m, int64_t n, int64_t k, Tile a,
+                         const typename FromB::T* b, int64_t ldb, Tile c,
+                         const GemmOutput& out) {
+  ForEachPanel(n, [&](int64_t column, int64_t vectors) {
+    const auto panel = [&](auto width) {
+      if constexpr (width() <= kMaxVectors) {
+        GemmPanel<Words, kOrder, width(), FromB>(m, k, a, b + column, ldb,
+                                                 c.from(column), out);
+      }
+    };
+    switch (vectors) {
       case 4:
-        if constexpr (kMaxVectors >= 4) {
-          GemmPanel<kOrder, 4>(m, k, a, lda, b, ldb, c, ldc, out);
-        }
-        break;
+        return panel(std::integral_constant<int, 4>());
       case 3:
-        if constexpr (kMaxVectors >= 3) {
-          GemmPanel<kOrder, 3>(m, k, a, lda, b, ldb, c, ldc, out);
-        }
-        break;
+        return panel(std::integral_constant<int, 3>());
       case 2:
-        GemmPanel<kOrder, 2>(m, k, a, lda, b, ldb, c, ldc, out);
-        break;
+        return panel(std::integral_constant<int, 2>());
       default:
-        GemmPanel<kOrder, 1>(m, k, a, lda, b, ldb, c, ldc, out);
-        break;
+        return panel(std::integral_constant<int, 1>());
     }
-    b += width * kLanes;
-    c += width * kLanes;
-    vectors -= width;
-  }
+  });
+}
+
+// The same of a B that is a tile too.
+template <class Words, AOrder kOrder>
+HWY_INLINE void Gemm(int64_t m, int64_t n, int64_t k, Tile a, Tile b, Tile c,
+                     const GemmOutput& out) {
+  GemmWith<Words, kOrder, FromTile>(m, n, k, a, b.data, b.stride, c, out);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -13,8 +13,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/attention.h"
-#include "kernels/cpu/gemm-inl.h"
-#include "kernels/cpu/tile.h"
+#include "kernels/cpu/words-inl.h"
 #include "kernels/dtype.h"
 
 HWY_BEFORE_NAMESPACE();

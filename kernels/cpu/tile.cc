@@ -31,24 +31,16 @@ int64_t Sequence::Columns(int64_t first, int64_t last) const {
   return columns;
 }
 
-Interval Sequence::RowsThatSee(const Piece& piece) const {
-  const RowIntervals& rows = rows_[piece.segment];
-  // The first row in [0, q_len_] for which `passed` holds; it stays true.
-  const auto first_row = [&](auto passed) {
-    int64_t lo = 0, hi = q_len_;
-    while (lo < hi) {
-      const int64_t mid = lo + (hi - lo) / 2;
-      if (passed(rows.Row(mid))) {
-        hi = mid;
-      } else {
-        lo = mid + 1;
-      }
-    }
-    return lo;
-  };
-  return {
-      first_row([&](Interval r) { return r.hi > piece.first; }),
-      first_row([&](Interval r) { return r.lo >= piece.first + piece.count; })};
+Interval Sequence::RowsThatSee(const std::vector<Piece>& pieces) const {
+  Interval rows{q_len_, 0};
+  for (const Piece& piece : pieces) {
+    const Interval seen = rows_[piece.segment].RowsThatSee(
+        piece.first, piece.first + piece.count - 1);
+    if (seen.empty()) continue;
+    rows.lo = std::min(rows.lo, seen.lo);
+    rows.hi = std::max(rows.hi, seen.hi);
+  }
+  return rows;
 }
 
 void Sequence::Pieces(int64_t first, int64_t count,
@@ -71,14 +63,19 @@ void Sequence::Pieces(int64_t first, int64_t count,
 int64_t TileWalk::Next(std::vector<Piece>* pieces) {
   pieces->clear();
   int64_t tokens = 0;
-  while (tokens < kTileTokens) {
+  while (tokens < kTileTokens && wanted_ > 0) {
     while (left_.empty()) {
       if (++segment_ >= sequence_.segments()) return tokens;
       left_ = sequence_.rows(segment_).Rows(first_, last_);
     }
-    const int64_t n = std::min(left_.size(), kTileTokens - tokens);
+    const int64_t skipped = std::min(left_.size(), skip_);
+    left_.lo += skipped;
+    skip_ -= skipped;
+    const int64_t n = std::min({left_.size(), kTileTokens - tokens, wanted_});
+    if (n == 0) continue;
     pieces->push_back({segment_, left_.lo, tokens, n});
     tokens += n;
+    wanted_ -= n;
     left_.lo += n;
   }
   return tokens;

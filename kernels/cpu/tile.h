@@ -5,11 +5,11 @@
 // tokens lie across the vector lanes and whose results stay in the core's
 // cache, and a stream side, whose tokens come by in tiles:
 //
-//   forward, dQ   lanes are rows of Q, K/V stream by
-//   dK and dV     lanes are rows of K/V, Q and dO stream by
+//   forward    lanes are rows of Q, K and V stream by
+//   backward   lanes are tokens of K and V, Q and dO stream by
 //
-// A tile of scores is [stream, lanes], so softmax runs down its columns, one
-// query to a lane, and no product ever needs a transposed tile.
+// A tile of scores is [stream, lanes], so forward's softmax runs down its
+// columns, one query to a lane, and no product ever needs a transposed tile.
 
 #include <algorithm>
 #include <cstddef>
@@ -23,9 +23,9 @@
 namespace attnd {
 
 // Tokens of the lane side and of the stream side at a time, at most. With
-// head_dim 128 the lane side (104 KiB each of Q and the accumulator), a tile of
-// scores (52 KiB) and one of K and of V (36 KiB each) stay in an L2 cache of
-// 512 KiB; a register block's panels stay in the L1 cache.
+// head_dim 128 forward's lane side (104 KiB each of Q and the accumulator), a
+// tile of scores (52 KiB) and one of K and of V (36 KiB each) stay in an L2
+// cache of 512 KiB; a register block's panels stay in the L1 cache.
 inline constexpr int64_t kMaxLaneTokens = 192;
 inline constexpr int64_t kTileTokens = 64;
 
@@ -60,8 +60,13 @@ class Sequence {
 
   // Columns seen by any of rows [first, last]: the work of a block of rows.
   int64_t Columns(int64_t first, int64_t last) const;
-  // Rows that see any of the piece's tokens.
-  Interval RowsThatSee(const Piece& piece) const;
+  // Rows that see any of the pieces' tokens, and those between them.
+  Interval RowsThatSee(const std::vector<Piece>& pieces) const;
+  // Whether any of rows [first, last] does not see all of the piece.
+  bool Masks(const Piece& piece, int64_t first, int64_t last) const {
+    const Interval all = rows_[piece.segment].AllRows(first, last);
+    return all.lo > piece.first || all.hi < piece.first + piece.count;
+  }
   // Columns [first, first + count) of all segments' own tokens in a row.
   void Pieces(int64_t first, int64_t count, std::vector<Piece>* pieces) const;
 
@@ -73,11 +78,17 @@ class Sequence {
   std::vector<int64_t> bias_columns_;
 };
 
-// Walks the columns that rows [first, last] see, a tile at a time.
+// Walks the columns that rows [first, last] see, a tile at a time: of those, in
+// order, the ones in `columns`.
 class TileWalk {
  public:
-  TileWalk(const Sequence& sequence, int64_t first_row, int64_t last_row)
-      : sequence_(sequence), first_(first_row), last_(last_row) {}
+  TileWalk(const Sequence& sequence, int64_t first_row, int64_t last_row,
+           Interval columns)
+      : sequence_(sequence),
+        first_(first_row),
+        last_(last_row),
+        skip_(columns.lo),
+        wanted_(columns.size()) {}
 
   // Fills `pieces` with at most kTileTokens tokens and returns their number;
   // 0 at the end.
@@ -86,6 +97,7 @@ class TileWalk {
  private:
   const Sequence& sequence_;
   const int64_t first_, last_;
+  int64_t skip_, wanted_;  // columns yet to pass over, and then to give
   int64_t segment_ = -1;
   Interval left_;  // of the current segment
 };
@@ -114,7 +126,8 @@ class Scratch {
 
   // Kept between tasks for their capacity.
   Sequence sequence;
-  std::vector<Piece> pieces;
+  std::vector<Piece> pieces;       // of the current tile or block
+  std::vector<Piece> next_pieces;  // of the one after it
   std::vector<Interval> intervals;
 
  private:

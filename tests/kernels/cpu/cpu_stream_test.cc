@@ -114,9 +114,11 @@ struct EndlessProblem {
 
 TEST_F(CpuStreamTest, ScratchStaysFarBelowTheScores) {
   const EndlessProblem problem(1 << 20);
+  const Problem& p = problem.args.problem;
+  const int64_t dq_bytes = p.q_len * p.head_dim * int64_t{sizeof(float)};
   for (Op op : {Op::kForward, Op::kBackward}) {
-    const Problem& p = problem.args.problem;
-    EXPECT_LT(backend_->ScratchBytes(op, p, {}), 8 << 20);
+    EXPECT_LT(backend_->ScratchBytes(op, p, {}),
+              (8 << 20) + (op == Op::kForward ? 0 : 4 * dq_bytes));
     EXPECT_GT(backend_->ScratchBytes(op, p, {Algorithm::kNaive}),
               int64_t{4} << 40);
   }
@@ -165,9 +167,9 @@ TEST_F(CpuStreamTest, CancellingEndsABlockOverManyTiles) {
 
   const auto cancel_while = [&](EndlessProblem& problem, auto run) {
     std::thread lane([&] { EXPECT_TRUE(run().ok()); });
-    // Meanwhile the pool's other thread does this, long enough for the lane's
-    // block to have begun.
-    EndlessProblem other(2500);
+    // Meanwhile this thread does this, short enough for it to help the pool,
+    // whose threads are taken, and long enough for the lane's to have begun.
+    EndlessProblem other(1900);
     const auto stream = backend_->NewStream().value();
     EXPECT_TRUE(stream->Forward({&other.args, 1}, {}).ok());
     problem.cancel.Cancel();

@@ -1,0 +1,97 @@
+#ifndef ATTND_KERNELS_CPU_FLASH_PLAN_H_
+#define ATTND_KERNELS_CPU_FLASH_PLAN_H_
+
+// How a group of problems becomes tasks for threads. Every decision is a
+// function of one sequence's own lengths, heads, dims and mask, so that no
+// result depends on the number of threads or on the rest of the group.
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/attention.h"
+#include "kernels/mask.h"
+
+namespace attnd {
+
+struct FlashTask {
+  enum class Kind : uint8_t {
+    kForward,  // O and LSE of q rows, or what some of the columns give to them
+    kMerge,    // O and LSE of q rows whose columns were shared out
+    kSlab,     // dK and dV of a slab's columns, and what they give to dQ
+    kSum,      // dQ of q rows, from all slabs
+    kEmpty,    // outputs of sequence b's tokens past its lengths
+  };
+  static constexpr int64_t kAllColumns = std::numeric_limits<int64_t>::max();
+
+  Kind kind = Kind::kForward;
+  int64_t problem = 0;  // in its group
+  int64_t b = 0;
+  int64_t head = 0;   // the first q head, or for kSlab the kv head
+  int64_t heads = 0;  // q heads, all of one kv head
+  int64_t first = 0;  // q rows [first, first + count)
+  int64_t count = 0;  // for kSlab, columns across the lanes at a time
+  // kForward: kv heads from that of `head` on, each with `heads` q heads, whose
+  // tiles take turns: where heads lie side by side, a few queries then read K
+  // and V page by page.
+  int64_t kv_heads = 1;
+  double flops = 0;
+
+  // A task may be one part of several, which leave their results in memory of
+  // the group's for another task to put together.
+  int64_t part = 0, parts = 1;
+  Interval columns{0, kAllColumns};  // kForward: of those that its rows see
+  int64_t part_floats = 0;           // kForward and kMerge: a kv head's part
+  int64_t first_slab = 0;            // kSlab and kSum: in the plan's list
+  int64_t offset = 0;                // of its memory in the wave's, in floats
+  float* workspace = nullptr;        // that memory
+};
+
+// Columns of all segments' own tokens in a row, whose task sums up dQ by
+// itself for the rows that see any of them.
+struct Slab {
+  Interval columns;
+  Interval rows;
+  int64_t offset = 0;  // of its sum [q heads of the kv head, rows, SlabStride]
+};
+
+// Floats from one row of a slab's sum to the next.
+inline int64_t SlabStride(const Problem& p) {
+  return (p.head_dim + 15) / 16 * 16;
+}
+
+// Tasks that run at once, longest first, and then those that put their parts
+// together. Waves run one after another in the same memory.
+struct FlashWave {
+  std::vector<FlashTask> tasks, finish;
+  int64_t floats = 0;  // of memory
+};
+
+struct FlashPlan {
+  std::vector<FlashWave> waves;
+  std::vector<Slab> slabs;
+
+  absl::Span<const Slab> Slabs(const FlashTask& task) const {
+    return absl::MakeConstSpan(slabs).subspan(task.first_slab, task.parts);
+  }
+  // What a wave takes at most, in floats.
+  int64_t workspace_floats() const;
+  // Gives the tasks their memory, of workspace_floats().
+  void Place(float* workspace);
+};
+
+// Whether the problem has any output element; without one a batch may be of
+// any size at no cost to whoever asks.
+bool HasOutputs(Op op, const Problem& problem);
+
+FlashPlan PlanForward(absl::Span<const ForwardArgs> group);
+FlashPlan PlanBackward(absl::Span<const BackwardArgs> group);
+
+// The memory that `threads` workers take at most to run the problem, beside
+// its inputs and outputs.
+int64_t FlashScratchBytes(Op op, const Problem& problem, int threads);
+
+}  // namespace attnd
+
+#endif  // ATTND_KERNELS_CPU_FLASH_PLAN_H_
