@@ -8,7 +8,6 @@
 // After foreach_target.h, so that they compile once per target.
 #include "hwy/highway.h"
 #include "kernels/cpu/backward-inl.h"
-#include "kernels/cpu/bf16_dot.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {
@@ -31,18 +30,31 @@ struct Wanted {
   bool any() const { return ds() || dv; }
 };
 
-// Rows of Q or dO, packed for the products along their dim and for those along
-// the rows.
+// Rows of Q or dO of one q head, packed for the products along their dim and
+// for those along the rows.
 template <class Words>
-struct StreamRows {
-  Tile rows;   // [stream, words of dim]
-  Tile along;  // [words of stream, dim]
+struct PackedRows {
+  Tile rows;   // words of [q_len, dim]
+  Tile along;  // words of [q_len, dim] along the rows
 
-  StreamRows(Scratch& scratch, int64_t dim)
-      : rows(TakeTile(scratch, kTileTokens, WordsOf<Words>(dim))),
-        along(Words::kElements == 1
-                  ? rows
-                  : TakeTile(scratch, WordsOf<Words>(kTileTokens), dim)) {}
+  // Moves `memory` on.
+  PackedRows(int64_t q_len, int64_t dim, float*& memory) {
+    const auto take = [&](int64_t rows, int64_t columns) {
+      const Tile tile{memory, TileStride(columns)};
+      memory = tile.row(rows);
+      return tile;
+    };
+    rows = take(q_len, WordsOf<Words>(dim));
+    along = Words::kElements == 1 ? rows : take(WordsOf<Words>(q_len), dim);
+  }
+
+  // From row `first` on, a multiple of Words::kElements.
+  PackedRows from(int64_t first) const {
+    PackedRows result = *this;
+    result.rows.data = rows.row(first);
+    result.along.data = along.row(first / Words::kElements);
+    return result;
+  }
 
   template <class RowOf>
   void Pack(int64_t count, int64_t dim, DType dtype, RowOf row_of) const {
@@ -52,6 +64,42 @@ struct StreamRows {
     }
   }
 };
+
+// All that streams by.
+template <class Words>
+struct Stream {
+  PackedRows<Words> q, d_o;
+  float* lse;  // [q_len]
+  float* bar;  // [q_len]
+
+  Stream(const Problem& p, int64_t q_len, float* memory)
+      : q(q_len, p.head_dim, memory),
+        d_o(q_len, p.value_dim, memory),
+        lse(memory),
+        bar(memory + q_len) {}
+};
+
+template <class Words>
+void PackStream(const BackwardArgs& args, const FlashTask& task) {
+  const Problem& p = args.problem;
+  const Stream<Words> s(p, QLen(p, task.b), task.packed);
+  for (int64_t row = task.first; row < task.first + task.count; ++row) {
+    const RowTerms terms = TermsOf(args, task.b, task.head, row);
+    s.lse[row] = terms.lse;
+    s.bar[row] = terms.bar;
+  }
+  const auto rows_of = [&](const ConstTensorView& view) {
+    return [&](int64_t r) -> const void* {
+      // Of an empty row nothing counts, not even NaN.
+      const int64_t row = task.first + r;
+      return s.lse[row] == kInf ? nullptr
+                                : RowAt(view, task.b, row, task.head);
+    };
+  };
+  s.q.from(task.first).Pack(task.count, p.head_dim, p.q.dtype, rows_of(p.q));
+  s.d_o.from(task.first)
+      .Pack(task.count, p.value_dim, args.d_o.dtype, rows_of(args.d_o));
+}
 
 // Tokens of K and V across the lanes, those of scratch.pieces; Q and dO stream
 // by. All five products of a tile.
@@ -70,13 +118,9 @@ struct BackwardBlock {
         k(TakeTile(scratch, WordsOf<Words>(p.head_dim) + 3, width)),
         v(TakeTile(scratch, WordsOf<Words>(p.value_dim) + 3, width)),
         k_along(TakeTile(scratch, WordsOf<Words>(tokens), p.head_dim)),
-        q(scratch, p.head_dim),
-        d_o(scratch, p.value_dim),
         t(scratch, p, width),
         dk(TakeTile(scratch, tokens, p.head_dim)),
-        dv(TakeTile(scratch, tokens, p.value_dim)),
-        lse(scratch.Take(kTileTokens)),
-        bar(scratch.Take(kTileTokens)) {}
+        dv(TakeTile(scratch, tokens, p.value_dim)) {}
 
   void PackLanes() const {
     const auto rows_of = [&](ConstTensorView KvSegment::*which) {
@@ -97,29 +141,11 @@ struct BackwardBlock {
     ClearTile(dv, tokens, RoundUpToLanes(p.value_dim));
   }
 
-  // Packs rows [first, first + rows) of q head `head`, and what else they bring.
-  void PackStream(int64_t head, int64_t first, int64_t rows) const {
-    bool empty[kTileTokens];
-    for (int64_t r = 0; r < rows; ++r) {
-      const RowTerms terms = TermsOf(args, task.b, head, first + r);
-      lse[r] = terms.lse;
-      bar[r] = terms.bar;
-      empty[r] = terms.empty;
-    }
-    const auto rows_of = [&](const ConstTensorView& view) {
-      return [&, this](int64_t r) -> const void* {
-        return empty[r] ? nullptr : RowAt(view, task.b, first + r, head);
-      };
-    };
-    q.Pack(rows, p.head_dim, p.q.dtype, rows_of(p.q));
-    d_o.Pack(rows, p.value_dim, args.d_o.dtype, rows_of(args.d_o));
-  }
-
   // (E1) for columns [column, column + count).
-  void AddScores(int64_t rows, int64_t column, int64_t count,
+  void AddScores(Tile q, int64_t rows, int64_t column, int64_t count,
                  Prefetcher& prefetch) const {
     Gemm<Words, AOrder::kRowMajor>(
-        rows, count, WordsOf<Words>(p.head_dim), q.rows, k.from(column),
+        rows, count, WordsOf<Words>(p.head_dim), q, k.from(column),
         t.scores.from(column), {.factor = p.scale, .prefetch = &prefetch});
   }
 
@@ -146,24 +172,26 @@ struct BackwardBlock {
   }
 
   // Adds what rows [first, first + rows) of q head `head` give.
-  void AddRows(int64_t head, int64_t first, int64_t rows,
-               Prefetcher& prefetch) const {
-    PackStream(head, first, rows);
+  void AddRows(const Stream<Words>& stream, int64_t head, int64_t first,
+               int64_t rows, Prefetcher& prefetch) const {
+    const PackedRows<Words> q = stream.q.from(first);
+    const PackedRows<Words> d_o = stream.d_o.from(first);
     const bool plain = Plain(first, rows);
     if (!plain) {
-      AddScores(rows, 0, width, prefetch);
+      AddScores(q.rows, rows, 0, width, prefetch);
       ChangeScores(head, first, rows);
     }
     // P and dS of a panel find its scores and dP in the L1 cache.
     ForEachPanel(width, [&](int64_t column, int64_t vectors) {
       const int64_t count = vectors * kLanes;
-      if (plain) AddScores(rows, column, count, prefetch);
+      if (plain) AddScores(q.rows, rows, column, count, prefetch);
       if (want.ds()) {  // (E14)
         Gemm<Words, AOrder::kRowMajor>(
             rows, count, WordsOf<Words>(p.value_dim), d_o.rows, v.from(column),
             t.d_p.from(column), {.prefetch = &prefetch});
       }
-      RowsToPAndDs(rows, column, count, lse, bar, want.ds(),
+      RowsToPAndDs(rows, column, count, stream.lse + first,
+                   stream.bar + first, want.ds(),
                    p.softcap.has_value(), t);
     });
     const GemmOutput add{.accumulate = true, .prefetch = &prefetch};
@@ -204,17 +232,18 @@ struct BackwardBlock {
   }
 
   // Has rows [first, first + rows) fetched during the next AddRows.
-  void Prefetch(int64_t head, int64_t first, int64_t rows,
+  void Prefetch(const Stream<Words>& stream, int64_t first, int64_t rows,
                 Prefetcher& prefetch) const {
     prefetch.Clear();
-    const auto add = [&](const ConstTensorView& view, int64_t dim) {
-      for (int64_t r = first; r < first + rows; ++r) {
-        prefetch.Add(RowAt(view, task.b, r, head), dim * SizeOf(view.dtype));
+    for (const PackedRows<Words>* packed : {&stream.q, &stream.d_o}) {
+      const auto add = [&](Tile tile, int64_t count) {
+        prefetch.Add(tile.data, count * tile.stride * sizeof(float));
+      };
+      add(packed->from(first).rows, rows);
+      if (Words::kElements > 1) {
+        add(packed->from(first).along, WordsOf<Words>(rows));
       }
-    };
-    add(p.q, p.head_dim);
-    add(args.d_o, p.value_dim);
-    if (!args.delta) add(args.o, p.value_dim);
+    }
     prefetch.SpreadOver(2 * GemmBlocks(kTileTokens, width));
   }
 
@@ -222,14 +251,17 @@ struct BackwardBlock {
   bool Run(Interval rows) const {
     PackLanes();
     Prefetcher prefetch;
+    const int64_t q_len = scratch.sequence.q_len();
+    const int64_t begin = rows.lo - rows.lo % Words::kElements;
     for (int64_t g = 0; g < p.group(); ++g) {
-      const int64_t head = task.head * p.group() + g;
-      for (int64_t row = rows.lo; row < rows.hi; row += kTileTokens) {
+      const Stream<Words> stream(
+          p, q_len, task.packed + g * PackedRowsFloats(p, q_len));
+      for (int64_t row = begin; row < rows.hi; row += kTileTokens) {
         if (!Proceed(p)) return false;
-        const int64_t next = row + kTileTokens;
-        Prefetch(head, next, std::clamp<int64_t>(rows.hi - next, 0, kTileTokens),
-                 prefetch);
-        AddRows(head, row, std::min(kTileTokens, rows.hi - row), prefetch);
+        const int64_t next = std::min(row + kTileTokens, rows.hi);
+        Prefetch(stream, next, std::min(kTileTokens, rows.hi - next), prefetch);
+        AddRows(stream, task.head * p.group() + g, row,
+                std::min(kTileTokens, rows.hi - row), prefetch);
       }
     }
     Store();
@@ -256,11 +288,8 @@ struct BackwardBlock {
   const int64_t width;
   const Tile k, v;               // words of [dim, lanes]
   const Tile k_along;            // words of [lanes, head_dim] along the lanes
-  const StreamRows<Words> q, d_o;
   const ScoreTiles<Words> t;
   const Tile dk, dv;  // [lanes, dim]
-  float* const lse;   // [stream]
-  float* const bar;
 };
 
 // (E17): dQ of rows [first, last) of q head `head`, the slabs in ascending
@@ -289,6 +318,12 @@ void SumSlabs(const BackwardArgs& args, const FlashTask& task,
 
 }  // namespace
 
+void RunPackQTask(const BackwardArgs& args, const FlashTask& task) {
+  WithWords(args.problem, [&](auto words) {
+    PackStream<decltype(words)>(args, task);
+  });
+}
+
 void RunSlabTask(const BackwardArgs& args, const FlashTask& task,
                  absl::Span<const Slab> slabs, Scratch& scratch) {
   const Problem& p = args.problem;
@@ -298,24 +333,20 @@ void RunSlabTask(const BackwardArgs& args, const FlashTask& task,
     std::fill_n(task.workspace + slab.offset,
                 p.group() * slab.rows.size() * SlabStride(p), 0.0f);
   }
-  for (int64_t first = slab.columns.lo; first < slab.columns.hi;
+  bool cancelled = false;
+  for (int64_t first = slab.columns.lo; first < slab.columns.hi && !cancelled;
        first += task.count) {
     const int64_t tokens = std::min(task.count, slab.columns.hi - first);
     scratch.Begin();
     scratch.sequence.Pieces(first, tokens, &scratch.pieces);
     if (!Wanted(args, scratch.pieces).any()) continue;
-    const auto run = [&](auto words) {
-      return BackwardBlock<decltype(words)>(args, task, slab, tokens, scratch)
-          .Run(scratch.sequence.RowsThatSee(scratch.pieces));
-    };
-#if ATTND_BF16_DOT
-    if (p.dtype() == DType::kBF16 && HasBF16Dot()) {
-      if (!run(BF16Words())) return;
-      continue;
-    }
-#endif
-    if (!run(F32Words())) return;
+    WithWords(p, [&](auto words) {
+      const BackwardBlock<decltype(words)> block(args, task, slab, tokens,
+                                                 scratch);
+      cancelled = !block.Run(scratch.sequence.RowsThatSee(scratch.pieces));
+    });
   }
+  if (cancelled) return;
   if (!args.dq || slabs.size() > 1) return;
   for (int64_t g = 0; g < p.group(); ++g) {
     SumSlabs(args, task, slabs, task.head * p.group() + g, 0,
@@ -335,8 +366,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attnd {
 
+HWY_EXPORT(RunPackQTask);
 HWY_EXPORT(RunSlabTask);
 HWY_EXPORT(RunSumTask);
+
+void RunFlashPackQ(const BackwardArgs& args, const FlashTask& task) {
+  HWY_DYNAMIC_DISPATCH(RunPackQTask)(args, task);
+}
 
 void RunFlashSlab(const BackwardArgs& args, const FlashTask& task,
                   absl::Span<const Slab> slabs, Scratch& scratch) {

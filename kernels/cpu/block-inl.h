@@ -15,6 +15,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/gemm-inl.h"
 #include "kernels/cpu/math-inl.h"
 #include "kernels/cpu/prefetcher.h"
@@ -39,6 +40,15 @@ HWY_INLINE int64_t RoundUpToLanes(int64_t n) {
 template <class Words>
 HWY_INLINE int64_t WordsOf(int64_t n) {
   return (n + Words::kElements - 1) / Words::kElements;
+}
+
+// Calls run(Words()) for what the problem's products are made of.
+template <class Run>
+HWY_INLINE void WithWords([[maybe_unused]] const Problem& p, Run run) {
+#if ATTND_BF16_DOT
+  if (p.dtype() == DType::kBF16 && HasBF16Dot()) return run(BF16Words());
+#endif
+  run(F32Words());
 }
 
 // [rows, columns]

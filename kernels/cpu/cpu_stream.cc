@@ -38,7 +38,9 @@ class ScopedTimer {
 double TotalFlops(const FlashPlan& plan) {
   double flops = 0;
   for (const FlashWave& wave : plan.waves) {
-    for (const FlashTask& task : wave.tasks) flops += task.flops;
+    for (const auto& tasks : wave.turns) {
+      for (const FlashTask& task : tasks) flops += task.flops;
+    }
   }
   return flops;
 }
@@ -132,8 +134,7 @@ absl::Status CpuStream::RunFlash(FlashPlan& plan, RunTask run) {
   }
   const double flops = TotalFlops(plan);
   for (const FlashWave& wave : plan.waves) {
-    RunTasks(wave.tasks, flops, run);
-    RunTasks(wave.finish, flops, run);
+    for (const auto& tasks : wave.turns) RunTasks(tasks, flops, run);
   }
   workspace_.Reset();
   return absl::OkStatus();
@@ -160,6 +161,8 @@ absl::Status CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
     const ForwardArgs& args = group[task.problem];
     if (!Proceed(args.problem)) return;
     switch (task.kind) {
+      case FlashTask::Kind::kPackKv:
+        return RunFlashPackKv(args, task, scratch);
       case FlashTask::Kind::kMerge:
         return RunFlashMerge(args, task, scratch);
       case FlashTask::Kind::kEmpty:
@@ -176,6 +179,8 @@ absl::Status CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
     const BackwardArgs& args = group[task.problem];
     if (!Proceed(args.problem)) return;
     switch (task.kind) {
+      case FlashTask::Kind::kPackQ:
+        return RunFlashPackQ(args, task);
       case FlashTask::Kind::kSum:
         return RunFlashSum(args, task, plan.Slabs(task));
       case FlashTask::Kind::kEmpty:

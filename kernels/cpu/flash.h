@@ -16,10 +16,13 @@ namespace attnd {
 // Each runs one task of the kind in its name. They return early, with their
 // outputs undefined, once the problem is cancelled. Thread-safe as long as each
 // thread has a Scratch of its own. `slabs` are the task's: FlashPlan::Slabs.
+void RunFlashPackKv(const ForwardArgs& args, const FlashTask& task,
+                    Scratch& scratch);
 void RunFlashForward(const ForwardArgs& args, const FlashTask& task,
                      Scratch& scratch);
 void RunFlashMerge(const ForwardArgs& args, const FlashTask& task,
                    Scratch& scratch);
+void RunFlashPackQ(const BackwardArgs& args, const FlashTask& task);
 void RunFlashSlab(const BackwardArgs& args, const FlashTask& task,
                   absl::Span<const Slab> slabs, Scratch& scratch);
 void RunFlashSum(const BackwardArgs& args, const FlashTask& task,

@@ -11,7 +11,7 @@ namespace {
 using Kind = FlashTask::Kind;
 
 // Memory that sequences share a wave up to, in floats.
-constexpr int64_t kWaveFloats = 16 << 20;
+constexpr int64_t kWaveFloats = 32 << 20;
 // Columns of a task at least, if it shares its rows' columns with others. Of a
 // few queries, whose tasks wait for memory, fewer are worth a task.
 constexpr int64_t kPartColumns = 1024, kFewQueriesColumns = 256;
@@ -23,8 +23,8 @@ constexpr int64_t kFewTasks = 16, kManyTasks = 64;
 // memory they take; and the memory, in floats, that they take beyond that.
 constexpr int64_t kMostSlabs = 32, kLeastSlabs = 4;
 constexpr int64_t kSlabFloats = 64 << 20;
-// Rows of dQ to a task that sums up slabs.
-constexpr int64_t kSumRows = 512;
+// Blocks of lanes that make it worth packing what they all read beforehand.
+constexpr int64_t kBlocksToPackFor = 3;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -52,34 +52,33 @@ void ForEachBlock(int64_t tokens, int64_t size, Block block) {
 // Adds tasks wave by wave.
 class Planner {
  public:
-  explicit Planner(FlashPlan* plan) : plan_(*plan) { plan_.waves.emplace_back(); }
+  enum Turn { kPack, kCompute, kFinish };
 
-  // The next tasks' sequence takes so much memory.
+  explicit Planner(FlashPlan* plan) : plan_(*plan) {
+    plan_.waves.emplace_back();
+  }
+
+  // The next tasks share so much memory.
   void Begin(int64_t floats) {
     if (wave().floats > 0 && wave().floats + floats > kWaveFloats) {
       plan_.waves.emplace_back();
     }
     offset_ = wave().floats;
-    wave().floats += floats;
+    wave().floats += CeilDiv(floats, 16) * 16;
   }
-  void Add(FlashTask task) {
+  void Add(Turn turn, FlashTask task) {
     task.offset += offset_;
-    wave().tasks.push_back(task);
-  }
-  void AddFinish(FlashTask task) {
-    task.offset += offset_;
-    wave().finish.push_back(task);
+    if (task.packed_offset >= 0) task.packed_offset += offset_;
+    wave().turns[turn].push_back(task);
   }
   void End() {
-    const auto longest_first = [](std::vector<FlashTask>& tasks) {
-      std::stable_sort(tasks.begin(), tasks.end(),
-                       [](const FlashTask& a, const FlashTask& b) {
-                         return a.flops > b.flops;
-                       });
-    };
     for (FlashWave& wave : plan_.waves) {
-      longest_first(wave.tasks);
-      longest_first(wave.finish);
+      for (std::vector<FlashTask>& tasks : wave.turns) {
+        std::stable_sort(tasks.begin(), tasks.end(),
+                         [](const FlashTask& a, const FlashTask& b) {
+                           return a.flops > b.flops;
+                         });
+      }
     }
   }
 
@@ -118,11 +117,13 @@ RowBlocks RowTasks(const Problem& p, int64_t q_len) {
   return blocks;
 }
 
-// Calls add(task) for the tasks of rows [first, first + count), each block's
-// parts in turn, with offsets from task.offset on, and returns the next offset.
+// Calls add(task) for the tasks of q rows [first, first + count) of the kv heads
+// from kv_head on, each block's parts in turn, with offsets from task.offset on,
+// and returns the next offset.
 template <class Add>
 int64_t ForEachRowTask(const Sequence& sequence, const RowBlocks& blocks,
-                       FlashTask task, int64_t first, int64_t count, Add add) {
+                       FlashTask task, int64_t kv_head, int64_t first,
+                       int64_t count, Add add) {
   const Problem& p = sequence.problem();
   const int64_t columns = sequence.Columns(first, first + count - 1);
   const int64_t parts =
@@ -137,54 +138,80 @@ int64_t ForEachRowTask(const Sequence& sequence, const RowBlocks& blocks,
   task.first = first;
   task.count = count;
   task.parts = std::max<int64_t>(1, CeilDiv(columns, part));
-  for (int64_t kv = 0; kv < p.kv_heads; kv += blocks.kv_heads) {
-    task.kv_heads = std::min(blocks.kv_heads, p.kv_heads - kv);
-    for (int64_t g = 0; g < p.group(); g += blocks.heads) {
-      task.head = kv * p.group() + g;
-      task.heads = std::min(blocks.heads, p.group() - g);
-      task.part_floats = PartFloats(p, task.heads * count);
-      for (task.part = 0; task.part < task.parts; ++task.part) {
-        task.columns = {task.part * part,
-                        std::min(columns, (task.part + 1) * part)};
-        task.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) *
-                     static_cast<double>(task.columns.size()) *
-                     static_cast<double>(task.kv_heads * task.heads * count);
-        add(task);
-      }
-      if (task.parts > 1) {
-        task.offset += task.kv_heads * task.parts * task.part_floats;
-      }
+  for (int64_t g = 0; g < p.group(); g += blocks.heads) {
+    task.head = kv_head * p.group() + g;
+    task.heads = std::min(blocks.heads, p.group() - g);
+    task.part_floats = PartFloats(p, task.heads * count);
+    for (task.part = 0; task.part < task.parts; ++task.part) {
+      task.columns = {task.part * part,
+                      std::min(columns, (task.part + 1) * part)};
+      task.flops = 2.0 * static_cast<double>(p.head_dim + p.value_dim) *
+                   static_cast<double>(task.columns.size()) *
+                   static_cast<double>(task.kv_heads * task.heads * count);
+      add(task);
+    }
+    if (task.parts > 1) {
+      task.offset += task.kv_heads * task.parts * task.part_floats;
     }
   }
   return task.offset;
 }
 
-// Tasks of a sequence's q rows. Few of them leave threads without work, so then
-// their columns are shared out.
+// Calls add(first, count, flops) for the packing tasks of `tokens` rows.
+template <class Add>
+void ForEachPackTask(const Problem& p, int64_t tokens, Add add) {
+  ForEachBlock(tokens, kPackTokens, [&](int64_t first, int64_t count) {
+    add(first, count, static_cast<double>(count * (p.head_dim + p.value_dim)));
+  });
+}
+
+// Tasks of a sequence's q rows, and of packing what all of them read.
 void PlanRows(const Sequence& sequence, FlashTask task, Planner* planner) {
   const Problem& p = sequence.problem();
+  const int64_t kv_len = KvLen(p, task.b);
   const RowBlocks blocks = RowTasks(p, sequence.q_len());
-  const auto for_each = [&](auto add) {
-    task.offset = 0;
-    ForEachBlock(sequence.q_len(), blocks.size,
-                 [&](int64_t first, int64_t count) {
-                   task.offset =
-                       ForEachRowTask(sequence, blocks, task, first, count, add);
-                 });
-    return task.offset;
-  };
-  planner->Begin(for_each([](const FlashTask&) {}));
-  for_each([&](const FlashTask& part) {
-    planner->Add(part);
-    if (part.parts == 1 || part.part > 0) return;
-    FlashTask merge = part;
-    merge.kind = Kind::kMerge;
-    for (int64_t kv = 0; kv < part.kv_heads; ++kv) {
-      planner->AddFinish(merge);
-      merge.head += p.group();
-      merge.offset += part.parts * part.part_floats;
+  const bool pack = blocks.kv_heads == 1 &&
+                    blocks.tasks >= kBlocksToPackFor * p.kv_heads;
+  const int64_t packed =
+      pack ? (kv_len + 1) * (PackedFloats(p.head_dim) + PackedFloats(p.value_dim))
+           : 0;
+  for (int64_t kv = 0; kv < p.kv_heads; kv += blocks.kv_heads) {
+    task.kv_heads = std::min(blocks.kv_heads, p.kv_heads - kv);
+    const auto for_each = [&](auto add) {
+      task.offset = CeilDiv(packed, 16) * 16;
+      ForEachBlock(sequence.q_len(), blocks.size,
+                   [&](int64_t first, int64_t count) {
+                     task.offset = ForEachRowTask(sequence, blocks, task, kv,
+                                                  first, count, add);
+                   });
+      return task.offset;
+    };
+    planner->Begin(for_each([](const FlashTask&) {}));
+    if (pack) {
+      task.packed_offset = 0;
+      FlashTask kv_task = task;
+      kv_task.kind = Kind::kPackKv;
+      kv_task.head = kv;
+      ForEachPackTask(p, kv_len,
+                      [&](int64_t first, int64_t count, double flops) {
+                        kv_task.first = first;
+                        kv_task.count = count;
+                        kv_task.flops = flops;
+                        planner->Add(Planner::kPack, kv_task);
+                      });
     }
-  });
+    for_each([&](const FlashTask& part) {
+      planner->Add(Planner::kCompute, part);
+      if (part.parts == 1 || part.part > 0) return;
+      FlashTask merge = part;
+      merge.kind = Kind::kMerge;
+      for (int64_t h = 0; h < part.kv_heads; ++h) {
+        planner->Add(Planner::kFinish, merge);
+        merge.head += p.group();
+        merge.offset += part.parts * part.part_floats;
+      }
+    });
+  }
 }
 
 // Floats that one slab of all heads takes at most.
@@ -223,48 +250,60 @@ int64_t CutSlabs(const Sequence& sequence, int64_t block, bool sums,
     sequence.Pieces(first, count, pieces);
     Interval rows = sequence.RowsThatSee(*pieces);
     if (rows.empty()) rows = {0, 0};
+    rows.lo -= rows.lo % 2;  // two rows may share a word
     slabs->push_back({{first, first + count}, rows, floats});
     if (sums) floats += p.group() * rows.size() * SlabStride(p);
   });
   return floats;
 }
 
-// Slabs of columns over all rows and q heads that see them, then dQ.
+// Slabs of columns over all rows and q heads that see them, before them the
+// packing of those rows, after them dQ.
 void PlanSlabs(const Sequence& sequence, FlashTask task, bool dq, bool dkv,
                std::vector<Piece>* pieces, FlashPlan* plan, Planner* planner) {
   const Problem& p = sequence.problem();
   const int64_t kv_len = KvLen(p, task.b);
   task.first_slab = static_cast<int64_t>(plan->slabs.size());
-  int64_t head_floats = 0;
+  int64_t slab_floats = 0;
   if (kv_len > 0) {
     task.count = SlabBlock(p, kv_len);
-    head_floats = CutSlabs(sequence, task.count, dq, pieces, &plan->slabs);
+    slab_floats = CutSlabs(sequence, task.count, dq, pieces, &plan->slabs);
   }
   task.parts = static_cast<int64_t>(plan->slabs.size()) - task.first_slab;
-  planner->Begin(p.kv_heads * head_floats);
-  FlashTask sum = task;
-  task.kind = Kind::kSlab;
-  task.heads = p.group();
-  sum.kind = Kind::kSum;
+  if (!dkv && !dq) return;
+  const int64_t row_floats = PackedRowsFloats(p, sequence.q_len());
+  task.packed_offset = 0;
+  task.offset = p.group() * row_floats;
   for (int64_t kv_head = 0; kv_head < p.kv_heads; ++kv_head) {
+    planner->Begin(task.offset + slab_floats);
+    task.kind = Kind::kSlab;
     task.head = kv_head;
-    task.offset = sum.offset = kv_head * head_floats;
-    for (task.part = 0; task.part < task.parts && (dq || dkv); ++task.part) {
+    task.heads = p.group();
+    for (task.part = 0; task.part < task.parts; ++task.part) {
       const Slab& slab = plan->slabs[task.first_slab + task.part];
       task.flops = (4.0 * (p.head_dim + p.value_dim) + 2.0 * p.head_dim) *
                    static_cast<double>(slab.columns.size()) *
                    static_cast<double>(slab.rows.size()) * p.group();
-      planner->Add(task);
+      planner->Add(Planner::kCompute, task);
     }
-    if (!dq || task.parts == 1) continue;  // a single slab's task sums up too
+    FlashTask rows = task;
     for (int64_t g = 0; g < p.group(); ++g) {
-      sum.head = kv_head * p.group() + g;
-      ForEachBlock(sequence.q_len(), kSumRows, [&](int64_t first, int64_t count) {
-        sum.first = first;
-        sum.count = count;
-        sum.flops = static_cast<double>(count * p.head_dim * sum.parts);
-        planner->AddFinish(sum);
-      });
+      rows.head = kv_head * p.group() + g;
+      const auto add = [&](Kind kind, Planner::Turn turn, int64_t times) {
+        rows.kind = kind;
+        ForEachPackTask(p, sequence.q_len(),
+                        [&](int64_t first, int64_t count, double flops) {
+                          rows.first = first;
+                          rows.count = count;
+                          rows.flops = flops * times;
+                          planner->Add(turn, rows);
+                        });
+      };
+      rows.packed_offset = g * row_floats;
+      if (task.parts > 0) add(Kind::kPackQ, Planner::kPack, 1);
+      rows.packed_offset = -1;
+      // A single slab's task sums up too.
+      if (dq && task.parts != 1) add(Kind::kSum, Planner::kFinish, task.parts);
     }
   }
 }
@@ -285,11 +324,13 @@ int64_t FlashPlan::workspace_floats() const {
   return floats;
 }
 
-void FlashPlan::Place(float* workspace) {
+void FlashPlan::Place(float* memory) {
   for (FlashWave& wave : waves) {
-    for (FlashTask& task : wave.tasks) task.workspace = workspace + task.offset;
-    for (FlashTask& task : wave.finish) {
-      task.workspace = workspace + task.offset;
+    for (std::vector<FlashTask>& tasks : wave.turns) {
+      for (FlashTask& task : tasks) {
+        task.workspace = memory + task.offset;
+        if (task.packed_offset >= 0) task.packed = memory + task.packed_offset;
+      }
     }
   }
 }
@@ -309,7 +350,7 @@ FlashPlan PlanForward(absl::Span<const ForwardArgs> group) {
       if (sequence.q_len() == p.q_len) continue;
       FlashTask empty = task;
       empty.kind = Kind::kEmpty;
-      planner.Add(empty);
+      planner.Add(Planner::kCompute, empty);
     }
   }
   planner.End();
@@ -337,7 +378,7 @@ FlashPlan PlanBackward(absl::Span<const BackwardArgs> group) {
       if (!padded) continue;
       FlashTask empty = task;
       empty.kind = Kind::kEmpty;
-      planner.Add(empty);
+      planner.Add(Planner::kCompute, empty);
     }
   }
   planner.End();
@@ -365,7 +406,12 @@ int64_t FlashScratchBytes(Op op, const Problem& p, int threads) {
       Scratch::kCapacity,
       ((forward ? 2 : 3) * lanes + stream) * dims + 4 * stream * TileStride(lanes));
   const auto workers = static_cast<int64_t>(std::min<double>(tasks, threads));
-  // A sequence's parts, and what of them a wave holds.
+  // What is packed for a sequence, its parts, and what of them a wave holds.
+  const double packed =
+      forward ? static_cast<double>(kv_len + 1) * p.kv_heads *
+                    static_cast<double>(PackedFloats(p.head_dim) +
+                                        PackedFloats(p.value_dim))
+              : static_cast<double>(PackedRowsFloats(p, p.q_len)) * p.q_heads;
   double parts = 0;
   const bool few_tasks =
       !p.q_lens.empty() || RowTasks(p, std::max<int64_t>(1, p.q_len)).tasks < kFewTasks;
@@ -383,6 +429,7 @@ int64_t FlashScratchBytes(Op op, const Problem& p, int threads) {
                       std::max(static_cast<double>(kSlabFloats), least * one),
                       std::max(1.0, blocks) * one});
   }
+  parts += packed;
   parts = std::min(p.batch * parts,
                    std::max(parts, static_cast<double>(kWaveFloats)));
   const double bytes =

@@ -5,18 +5,22 @@
 // function of one sequence's own lengths, heads, dims and mask, so that no
 // result depends on the number of threads or on the rest of the group.
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
 #include "kernels/attention.h"
+#include "kernels/cpu/tile.h"
 #include "kernels/mask.h"
 
 namespace attnd {
 
 struct FlashTask {
   enum class Kind : uint8_t {
+    kPackKv,  // K and V of tokens, for all q rows
+    kPackQ,   // Q and dO of rows, and what else they bring, for all columns
     kForward,  // O and LSE of q rows, or what some of the columns give to them
     kMerge,    // O and LSE of q rows whose columns were shared out
     kSlab,     // dK and dV of a slab's columns, and what they give to dQ
@@ -28,9 +32,9 @@ struct FlashTask {
   Kind kind = Kind::kForward;
   int64_t problem = 0;  // in its group
   int64_t b = 0;
-  int64_t head = 0;   // the first q head, or for kSlab the kv head
+  int64_t head = 0;   // the first q head; for kPackKv and kSlab the kv head
   int64_t heads = 0;  // q heads, all of one kv head
-  int64_t first = 0;  // q rows [first, first + count)
+  int64_t first = 0;  // q rows [first, first + count); for kPackKv tokens
   int64_t count = 0;  // for kSlab, columns across the lanes at a time
   // kForward: kv heads from that of `head` on, each with `heads` q heads, whose
   // tiles take turns: where heads lie side by side, a few queries then read K
@@ -44,8 +48,13 @@ struct FlashTask {
   Interval columns{0, kAllColumns};  // kForward: of those that its rows see
   int64_t part_floats = 0;           // kForward and kMerge: a kv head's part
   int64_t first_slab = 0;            // kSlab and kSum: in the plan's list
-  int64_t offset = 0;                // of its memory in the wave's, in floats
-  float* workspace = nullptr;        // that memory
+
+  // Memory that tasks share, as offsets in the wave's, in floats, and once
+  // there is any as pointers: what a packing task leaves for others (-1: they
+  // pack for themselves), and parts.
+  int64_t packed_offset = -1, offset = 0;
+  float* packed = nullptr;
+  float* workspace = nullptr;
 };
 
 // Columns of all segments' own tokens in a row, whose task sums up dQ by
@@ -61,10 +70,21 @@ inline int64_t SlabStride(const Problem& p) {
   return (p.head_dim + 15) / 16 * 16;
 }
 
-// Tasks that run at once, longest first, and then those that put their parts
-// together. Waves run one after another in the same memory.
+// Floats that a packed row of Q, K, V or dO takes at most, in any form.
+inline int64_t PackedFloats(int64_t dim) { return TileStride(dim) + 48; }
+// What Q and dO of a q head take, packed, with LSE and delta.
+inline int64_t PackedRowsFloats(const Problem& p, int64_t q_len) {
+  return (q_len + 15) / 16 * 16 *
+         (PackedFloats(p.head_dim) + PackedFloats(p.value_dim) + 2);
+}
+// Tokens to a packing task; even, as two may share a word.
+inline constexpr int64_t kPackTokens = 512;
+
+// Tasks that run at once, longest first, in three turns: those that pack, those
+// that compute, and those that put parts together. Waves run one after another
+// in the same memory.
 struct FlashWave {
-  std::vector<FlashTask> tasks, finish;
+  std::array<std::vector<FlashTask>, 3> turns;
   int64_t floats = 0;  // of memory
 };
 
@@ -78,7 +98,7 @@ struct FlashPlan {
   // What a wave takes at most, in floats.
   int64_t workspace_floats() const;
   // Gives the tasks their memory, of workspace_floats().
-  void Place(float* workspace);
+  void Place(float* memory);
 };
 
 // Whether the problem has any output element; without one a batch may be of

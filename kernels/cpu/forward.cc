@@ -7,10 +7,10 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h, so that they compile once per target.
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/decode-inl.h"
 #include "kernels/cpu/softmax-inl.h"
 
@@ -61,6 +61,35 @@ struct Partial {
   }
 };
 
+// K and V of all of a sequence's own tokens, packed for whoever needs them.
+template <class Words>
+struct PackedKv {
+  Tile k;  // words of [tokens, head_dim]
+  Tile v;  // words of [tokens, value_dim] along the tokens
+
+  PackedKv(const Problem& p, int64_t kv_len, float* memory)
+      : k{memory, TileStride(WordsOf<Words>(p.head_dim))},
+        v{k.row(kv_len), TileStride(p.value_dim)} {}
+};
+
+template <class Words>
+void PackKv(const ForwardArgs& args, const FlashTask& task, Scratch& scratch) {
+  const Problem& p = args.problem;
+  scratch.sequence.Pieces(task.first, task.count, &scratch.pieces);
+  const PackedKv<Words> packed(p, KvLen(p, task.b), task.packed);
+  const auto rows_of = [&](ConstTensorView KvSegment::*which) {
+    return [&scratch, &task, which](int64_t t) {
+      return KvRow(scratch.sequence, scratch.pieces, which, task.head, t);
+    };
+  };
+  PackRows<Words>(task.count, p.head_dim, p.dtype(), rows_of(&KvSegment::k),
+                  {packed.k.row(task.first), packed.k.stride});
+  if (!args.o) return;
+  PackAlongTokens<Words>(
+      task.count, p.value_dim, p.dtype(), rows_of(&KvSegment::v),
+      {packed.v.row(task.first / Words::kElements), packed.v.stride});
+}
+
 // Queries across the lanes; K and V stream by.
 template <class Words>
 struct ForwardBlock {
@@ -104,8 +133,43 @@ struct ForwardBlock {
     };
   }
 
+  // The column of all the sequence's own where the tile begins, if it is
+  // packed like that.
+  std::optional<int64_t> PackedColumn() const {
+    if (task.packed == nullptr) return std::nullopt;
+    const int64_t column = scratch.sequence.Column(scratch.pieces.front());
+    for (const Piece& piece : scratch.pieces) {
+      if (scratch.sequence.Column(piece) != column + piece.offset) {
+        return std::nullopt;
+      }
+    }
+    if (column % Words::kElements != 0) return std::nullopt;
+    return column;
+  }
+  PackedKv<Words> Packed() const {
+    return PackedKv<Words>(p, KvLen(p, task.b), task.packed);
+  }
+
+  // Words of the tile's [tokens, head_dim], and of [tokens, value_dim] along
+  // the tokens.
+  Tile KTile(int64_t tokens) const {
+    if (const auto column = PackedColumn()) {
+      return {Packed().k.row(*column), Packed().k.stride};
+    }
+    PackRows<Words>(tokens, p.head_dim, p.dtype(), RowsOf(&KvSegment::k), k);
+    return k;
+  }
+  Tile VTile(int64_t tokens) const {
+    if (const auto column = PackedColumn()) {
+      return {Packed().v.row(*column / Words::kElements), Packed().v.stride};
+    }
+    PackAlongTokens<Words>(tokens, p.value_dim, p.dtype(),
+                           RowsOf(&KvSegment::v), v);
+    return v;
+  }
+
   // (E1) for columns [first, first + count) of the tile.
-  void AddScores(int64_t tokens, int64_t first, int64_t count,
+  void AddScores(Tile k, int64_t tokens, int64_t first, int64_t count,
                  Prefetcher* prefetch) const {
     Gemm<Words, AOrder::kRowMajor>(tokens, count, WordsOf<Words>(p.head_dim), k,
                                    q.from(first), scores.from(first),
@@ -135,37 +199,45 @@ struct ForwardBlock {
       });
       return;
     }
-    PackRows<Words>(tokens, p.head_dim, p.dtype(), RowsOf(&KvSegment::k), k);
+    const Tile k = KTile(tokens);
     if (p.softcap || p.bias || !KeepsRange(p.scale) || lanes.Masks()) {
-      AddScores(tokens, 0, width, &prefetch);
+      AddScores(k, tokens, 0, width, &prefetch);
       ChangeScores(tokens);
       UpdateSoftmax<Words>(tokens, 0, width, scores, state);
     } else {
       // The softmax of a panel finds its scores in the L1 cache.
       ForEachPanel(width, [&](int64_t column, int64_t vectors) {
-        AddScores(tokens, column, vectors * kLanes, &prefetch);
+        AddScores(k, tokens, column, vectors * kLanes, &prefetch);
         UpdateSoftmax<Words>(tokens, column, vectors * kLanes, scores, state);
       });
     }
     if (!args.o) return;
-    PackAlongTokens<Words>(tokens, p.value_dim, p.dtype(),
-                           RowsOf(&KvSegment::v), v);
     Gemm<Words, AOrder::kColumnMajor>(  // (E9)
         lanes.lanes(), RoundUpToLanes(p.value_dim), WordsOf<Words>(tokens),
-        scores, v, acc, {.row_scale = row_scale, .prefetch = &prefetch});
+        scores, VTile(tokens), acc, {.row_scale = row_scale, .prefetch = &prefetch});
   }
 
   // Has the rows of `pieces` fetched during the next AddTile.
   void Prefetch(const std::vector<Piece>& pieces, Prefetcher& prefetch) const {
     prefetch.Clear();
-    for (const Piece& piece : pieces) {
-      const KvSegment& s = scratch.sequence.kv(piece.segment);
-      for (int64_t t = piece.first; t < piece.first + piece.count; ++t) {
-        prefetch.Add(RowAt(s.k, task.b, t, kv_head),
-                     p.head_dim * SizeOf(p.dtype()));
-        if (!args.o) continue;
-        prefetch.Add(RowAt(s.v, task.b, t, kv_head),
-                     p.value_dim * SizeOf(p.dtype()));
+    if (pieces.empty()) return;
+    if (task.packed != nullptr) {
+      const int64_t first = scratch.sequence.Column(pieces.front());
+      const int64_t tokens = pieces.back().offset + pieces.back().count;
+      prefetch.Add(Packed().k.row(first),
+                   tokens * Packed().k.stride * sizeof(float));
+      prefetch.Add(Packed().v.row(first / Words::kElements),
+                   WordsOf<Words>(tokens) * Packed().v.stride * sizeof(float));
+    } else {
+      for (const Piece& piece : pieces) {
+        const KvSegment& s = scratch.sequence.kv(piece.segment);
+        for (int64_t t = piece.first; t < piece.first + piece.count; ++t) {
+          prefetch.Add(RowAt(s.k, task.b, t, kv_head),
+                       p.head_dim * SizeOf(p.dtype()));
+          if (!args.o) continue;
+          prefetch.Add(RowAt(s.v, task.b, t, kv_head),
+                       p.value_dim * SizeOf(p.dtype()));
+        }
       }
     }
     prefetch.SpreadOver(in_place
@@ -238,17 +310,24 @@ void RunForward(const ForwardArgs& args, FlashTask task, Scratch& scratch) {
 
 }  // namespace
 
+void RunPackKvTask(const ForwardArgs& args, const FlashTask& task,
+                   Scratch& scratch) {
+  scratch.sequence.Reset(args.problem, task.b);
+  WithWords(args.problem, [&](auto words) {
+    PackKv<decltype(words)>(args, task, scratch);
+  });
+}
+
 void RunForwardTask(const ForwardArgs& args, const FlashTask& task,
                     Scratch& scratch) {
   scratch.Begin();
   scratch.sequence.Reset(args.problem, task.b);
-#if ATTND_BF16_DOT
-  if (args.problem.dtype() == DType::kBF16 && HasBF16Dot() &&
-      task.heads * task.count > kMostInPlace) {
-    return RunForward<BF16Words>(args, task, scratch);
+  if (ReadsInPlace(args.problem, task.heads * task.count)) {
+    return RunForward<F32Words>(args, task, scratch);
   }
-#endif
-  RunForward<F32Words>(args, task, scratch);
+  WithWords(args.problem, [&](auto words) {
+    RunForward<decltype(words)>(args, task, scratch);
+  });
 }
 
 // (E19), (E20): the parts in ascending order, into the first.
@@ -296,10 +375,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace attnd {
 
+HWY_EXPORT(RunPackKvTask);
 HWY_EXPORT(RunForwardTask);
 HWY_EXPORT(RunMergeTask);
 HWY_EXPORT(TargetName);
 HWY_EXPORT(DotsBF16);
+
+void RunFlashPackKv(const ForwardArgs& args, const FlashTask& task,
+                    Scratch& scratch) {
+  HWY_DYNAMIC_DISPATCH(RunPackKvTask)(args, task, scratch);
+}
 
 void RunFlashForward(const ForwardArgs& args, const FlashTask& task,
                      Scratch& scratch) {

@@ -15,11 +15,14 @@ void Sequence::Reset(const Problem& problem, int64_t b) {
   }
   rows_.clear();
   bias_columns_.clear();
-  int64_t column = 0;
+  own_columns_.clear();
+  int64_t column = 0, own = 0;
   for (const KvSegment& segment : problem.kv) {
     rows_.push_back(MakeRowIntervals(problem_, b, segment));
     bias_columns_.push_back(column);
+    own_columns_.push_back(own);
     column += segment.len;
+    own += rows_.back().columns;
   }
 }
 

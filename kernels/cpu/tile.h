@@ -58,6 +58,11 @@ class Sequence {
   // The column of the bias where the segment begins.
   int64_t bias_column(int64_t segment) const { return bias_columns_[segment]; }
 
+  // Where the piece begins among the sequence's own tokens of all segments.
+  int64_t Column(const Piece& piece) const {
+    return own_columns_[piece.segment] + piece.first;
+  }
+
   // Columns seen by any of rows [first, last]: the work of a block of rows.
   int64_t Columns(int64_t first, int64_t last) const;
   // Rows that see any of the pieces' tokens, and those between them.
@@ -76,6 +81,7 @@ class Sequence {
   int64_t q_len_ = 0;
   std::vector<RowIntervals> rows_;
   std::vector<int64_t> bias_columns_;
+  std::vector<int64_t> own_columns_;  // where each segment's tokens begin
 };
 
 // Walks the columns that rows [first, last] see, a tile at a time: of those, in
