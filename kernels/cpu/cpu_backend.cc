@@ -28,8 +28,8 @@ class CpuHostMemory : public HostMemory {
 
 class CpuBackend : public Backend {
  public:
-  CpuBackend(int threads, int64_t retained_bytes)
-      : retained_bytes_(retained_bytes),
+  CpuBackend(int threads, const CpuOptions& options)
+      : options_(options),
         host_memory_(std::make_shared<CpuHostMemory>()),
         compute_(threads) {
     device_.kind = "cpu";
@@ -48,7 +48,8 @@ class CpuBackend : public Backend {
   std::shared_ptr<HostMemory> host_memory() override { return host_memory_; }
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
-    auto stream = std::make_unique<CpuStream>(compute_, retained_bytes_);
+    auto stream = std::make_unique<CpuStream>(
+        compute_, options_.retained_bytes, options_.retained_workspace_bytes);
     if (!stream->ok()) {
       return absl::ResourceExhaustedError("no memory for another CPU stream");
     }
@@ -106,7 +107,7 @@ class CpuBackend : public Backend {
   }
 
  private:
-  const int64_t retained_bytes_;
+  const CpuOptions options_;
   const std::shared_ptr<HostMemory> host_memory_;
   DeviceInfo device_;
   std::string kernel_name_;
@@ -122,6 +123,10 @@ absl::Status CpuOptions::Validate() const {
   if (retained_bytes < 0) {
     return absl::InvalidArgumentError("retained_bytes: must not be negative");
   }
+  if (retained_workspace_bytes < 0) {
+    return absl::InvalidArgumentError(
+        "retained_workspace_bytes: must not be negative");
+  }
   return absl::OkStatus();
 }
 
@@ -133,7 +138,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
     threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()),
                          1, 1024);
   }
-  auto backend = std::make_unique<CpuBackend>(threads, options.retained_bytes);
+  auto backend = std::make_unique<CpuBackend>(threads, options);
   if (!backend->ok()) {
     return absl::ResourceExhaustedError("no memory for the CPU backend");
   }

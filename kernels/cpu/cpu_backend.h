@@ -17,6 +17,8 @@ struct CpuOptions {
   // Input memory that a stream keeps between batches, so that a warm server
   // takes no page faults. What a batch needs beyond it goes back to the system.
   int64_t retained_bytes = 16 << 20;
+  // The same of what the kernels pack, and sum up in parts.
+  int64_t retained_workspace_bytes = 64 << 20;
 
   // INVALID_ARGUMENT naming the option.
   absl::Status Validate() const;

@@ -24,11 +24,13 @@ struct CpuCompute {
 // Work happens inside the calls, none is left for Wait.
 class CpuStream : public Stream {
  public:
-  // `compute` must outlive it. Keeps up to `retained_bytes` of input memory
-  // between batches.
-  CpuStream(CpuCompute& compute, int64_t retained_bytes)
-      :
-        compute_(compute), arena_(retained_bytes), workspace_(retained_bytes) {}
+  // `compute` must outlive it. Keeps up to that much memory of inputs, and of
+  // the kernels', between batches.
+  CpuStream(CpuCompute& compute, int64_t retained_bytes,
+            int64_t retained_workspace_bytes)
+      : compute_(compute),
+        arena_(retained_bytes),
+        workspace_(retained_workspace_bytes) {}
 
   // False when there was no memory; then nothing else may be called.
   bool ok() const { return scratch_.ok(); }

@@ -1,6 +1,7 @@
 #include "kernels/cpu/flash_plan.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/functional/function_ref.h"
 #include "kernels/cpu/tile.h"
@@ -10,8 +11,8 @@ namespace {
 
 using Kind = FlashTask::Kind;
 
-// Memory that sequences share a wave up to, in floats.
-constexpr int64_t kWaveFloats = 32 << 20;
+// A wave ends when it has as much memory, in floats, and as many tasks.
+constexpr int64_t kWaveFloats = 16 << 20, kWaveTasks = 64;
 // Columns of a task at least, if it shares its rows' columns with others. Of a
 // few queries, whose tasks wait for memory, fewer are worth a task.
 constexpr int64_t kPartColumns = 1024, kFewQueriesColumns = 256;
@@ -60,7 +61,8 @@ class Planner {
 
   // The next tasks share so much memory.
   void Begin(int64_t floats) {
-    if (wave().floats > 0 && wave().floats + floats > kWaveFloats) {
+    if (wave().floats + floats > kWaveFloats &&
+        std::ssize(wave().turns[kCompute]) >= kWaveTasks) {
       plan_.waves.emplace_back();
     }
     offset_ = wave().floats;
@@ -117,9 +119,9 @@ RowBlocks RowTasks(const Problem& p, int64_t q_len) {
   return blocks;
 }
 
-// Calls add(task) for the tasks of q rows [first, first + count) of the kv heads
-// from kv_head on, each block's parts in turn, with offsets from task.offset on,
-// and returns the next offset.
+// Calls add(task) for the tasks of q rows [first, first + count) of the kv
+// heads from kv_head on, each block's parts in turn, with offsets from
+// task.offset on, and returns the next offset.
 template <class Add>
 int64_t ForEachRowTask(const Sequence& sequence, const RowBlocks& blocks,
                        FlashTask task, int64_t kv_head, int64_t first,
@@ -165,25 +167,29 @@ void ForEachPackTask(const Problem& p, int64_t tokens, Add add) {
   });
 }
 
+// What K and V of a kv head take, packed.
+int64_t PackedKvFloats(const Problem& p, int64_t kv_len) {
+  return (kv_len + 1) * (PackedFloats(p.dtype(), p.head_dim) +
+                         PackedFloats(p.dtype(), p.value_dim));
+}
+
 // Tasks of a sequence's q rows, and of packing what all of them read.
 void PlanRows(const Sequence& sequence, FlashTask task, Planner* planner) {
   const Problem& p = sequence.problem();
   const int64_t kv_len = KvLen(p, task.b);
   const RowBlocks blocks = RowTasks(p, sequence.q_len());
-  const bool pack = blocks.kv_heads == 1 &&
-                    blocks.tasks >= kBlocksToPackFor * p.kv_heads;
-  const int64_t packed =
-      pack ? (kv_len + 1) * (PackedFloats(p.head_dim) + PackedFloats(p.value_dim))
-           : 0;
+  const bool pack =
+      blocks.kv_heads == 1 && blocks.tasks >= kBlocksToPackFor * p.kv_heads;
+  const int64_t packed = pack ? PackedKvFloats(p, kv_len) : 0;
   for (int64_t kv = 0; kv < p.kv_heads; kv += blocks.kv_heads) {
     task.kv_heads = std::min(blocks.kv_heads, p.kv_heads - kv);
     const auto for_each = [&](auto add) {
       task.offset = CeilDiv(packed, 16) * 16;
-      ForEachBlock(sequence.q_len(), blocks.size,
-                   [&](int64_t first, int64_t count) {
-                     task.offset = ForEachRowTask(sequence, blocks, task, kv,
-                                                  first, count, add);
-                   });
+      ForEachBlock(
+          sequence.q_len(), blocks.size, [&](int64_t first, int64_t count) {
+            task.offset =
+                ForEachRowTask(sequence, blocks, task, kv, first, count, add);
+          });
       return task.offset;
     };
     planner->Begin(for_each([](const FlashTask&) {}));
@@ -373,8 +379,7 @@ FlashPlan PlanBackward(absl::Span<const BackwardArgs> group) {
       sequence.Reset(p, task.b);
       PlanSlabs(sequence, task, static_cast<bool>(group[i].dq), dkv, &pieces,
                 &plan, &planner);
-      padded = sequence.q_len() < p.q_len ||
-               KvLen(p, task.b) < PaddedKvLen(p);
+      padded = sequence.q_len() < p.q_len || KvLen(p, task.b) < PaddedKvLen(p);
       if (!padded) continue;
       FlashTask empty = task;
       empty.kind = Kind::kEmpty;
@@ -403,37 +408,39 @@ int64_t FlashScratchBytes(Op op, const Problem& p, int threads) {
   const int64_t stream = std::min(kTileTokens, tokens);
   const int64_t dims = TileStride(p.head_dim) + TileStride(p.value_dim);
   const int64_t worker = std::min<int64_t>(
-      Scratch::kCapacity,
-      ((forward ? 2 : 3) * lanes + stream) * dims + 4 * stream * TileStride(lanes));
+      Scratch::kCapacity, ((forward ? 2 : 3) * lanes + stream) * dims +
+                              4 * stream * TileStride(lanes));
   const auto workers = static_cast<int64_t>(std::min<double>(tasks, threads));
-  // What is packed for a sequence, its parts, and what of them a wave holds.
-  const double packed =
-      forward ? static_cast<double>(kv_len + 1) * p.kv_heads *
-                    static_cast<double>(PackedFloats(p.head_dim) +
-                                        PackedFloats(p.value_dim))
-              : static_cast<double>(PackedRowsFloats(p, p.q_len)) * p.q_heads;
-  double parts = 0;
-  const bool few_tasks =
-      !p.q_lens.empty() || RowTasks(p, std::max<int64_t>(1, p.q_len)).tasks < kFewTasks;
-  if (forward && few_tasks && kv_len >= 2 * kFewQueriesColumns) {
-    parts = static_cast<double>(kFewTasks + kManyTasks) *
-            static_cast<double>(std::min(p.kv_heads, kMostKvHeads)) *
-            static_cast<double>(PartFloats(p, kFewQueries));
-    parts = std::max(parts, static_cast<double>(kFewTasks + kManyTasks) *
-                                static_cast<double>(PartFloats(p, lanes)));
-  } else if (!forward && kv_len > 0) {
+  // What a kv head shares: what is packed, and parts; and of those what a wave
+  // holds.
+  const double kv_heads = static_cast<double>(std::max<int64_t>(1, p.kv_heads));
+  double unit = 0;
+  if (forward) {
+    unit = static_cast<double>(PackedKvFloats(p, kv_len));
+    const bool few_tasks =
+        !p.q_lens.empty() ||
+        RowTasks(p, std::max<int64_t>(1, p.q_len)).tasks < kFewTasks;
+    if (few_tasks && kv_len >= 2 * kFewQueriesColumns) {
+      unit +=
+          static_cast<double>(kFewTasks + kManyTasks) *
+          static_cast<double>(std::max(
+              kMostKvHeads * PartFloats(p, kFewQueries), PartFloats(p, lanes)));
+    }
+  } else if (kv_len > 0) {
     const double one = SlabFloats(p, p.q_len);
     const double most = static_cast<double>(CeilDiv(kMostSlabs, p.kv_heads));
     const double least = static_cast<double>(CeilDiv(kLeastSlabs, p.kv_heads));
-    parts = std::min({most * one,
-                      std::max(static_cast<double>(kSlabFloats), least * one),
-                      std::max(1.0, blocks) * one});
+    unit = static_cast<double>(PackedRowsFloats(p, p.q_len) * p.group()) +
+           std::min({most * one,
+                     std::max(static_cast<double>(kSlabFloats), least * one),
+                     std::max(1.0, blocks) * one}) /
+               kv_heads;
   }
-  parts += packed;
-  parts = std::min(p.batch * parts,
-                   std::max(parts, static_cast<double>(kWaveFloats)));
+  const double memory = std::min(
+      p.batch * kv_heads * unit,
+      std::max(static_cast<double>(kWaveFloats) + unit, kWaveTasks * unit));
   const double bytes =
-      (static_cast<double>(workers * worker) + parts) * sizeof(float) +
+      (static_cast<double>(workers * worker) + memory) * sizeof(float) +
       tasks * sizeof(FlashTask);
   constexpr double kMost = 0x1p62;
   return static_cast<int64_t>(std::min(bytes, kMost));

@@ -5,6 +5,7 @@
 // function of one sequence's own lengths, heads, dims and mask, so that no
 // result depends on the number of threads or on the rest of the group.
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -19,8 +20,8 @@ namespace attnd {
 
 struct FlashTask {
   enum class Kind : uint8_t {
-    kPackKv,  // K and V of tokens, for all q rows
-    kPackQ,   // Q and dO of rows, and what else they bring, for all columns
+    kPackKv,   // K and V of tokens, for all q rows
+    kPackQ,    // Q and dO of rows, and what else they bring, for all columns
     kForward,  // O and LSE of q rows, or what some of the columns give to them
     kMerge,    // O and LSE of q rows whose columns were shared out
     kSlab,     // dK and dV of a slab's columns, and what they give to dQ
@@ -70,12 +71,18 @@ inline int64_t SlabStride(const Problem& p) {
   return (p.head_dim + 15) / 16 * 16;
 }
 
-// Floats that a packed row of Q, K, V or dO takes at most, in any form.
-inline int64_t PackedFloats(int64_t dim) { return TileStride(dim) + 48; }
+// Floats that a row takes, packed: as words of its own, or of bf16 also as
+// words that it shares with the next row.
+inline int64_t PackedFloats(DType dtype, int64_t dim) {
+  const int64_t alone = TileStride(dim);
+  if (dtype != DType::kBF16) return alone;
+  return std::max(alone, TileStride((dim + 1) / 2) + (alone + 1) / 2);
+}
 // What Q and dO of a q head take, packed, with LSE and delta.
 inline int64_t PackedRowsFloats(const Problem& p, int64_t q_len) {
   return (q_len + 15) / 16 * 16 *
-         (PackedFloats(p.head_dim) + PackedFloats(p.value_dim) + 2);
+         (PackedFloats(p.dtype(), p.head_dim) +
+          PackedFloats(p.dtype(), p.value_dim) + 2);
 }
 // Tokens to a packing task; even, as two may share a word.
 inline constexpr int64_t kPackTokens = 512;

@@ -95,7 +95,7 @@ void Measure(Backend& backend, Stream& stream, const Options& options, int len,
                 backend.Kernel(op, attention.problem(), group).name.c_str(),
                 op == Op::kForward ? "forward" : "backward", len, options.heads,
                 options.dim, options.threads, Median(std::move(seconds)),
-                attention.flops(op), static_cast<long long>(heap_bytes),
+                attention.shape().flops(op), static_cast<long long>(heap_bytes),
                 static_cast<long long>(
                     backend.ScratchBytes(op, attention.problem(), group)));
     std::fflush(stdout);
