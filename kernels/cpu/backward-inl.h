@@ -16,39 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace attnd {
 namespace HWY_NAMESPACE {
 
-// What one row of Q brings to (E12) and (E15): P = exp(score - lse),
-// dS = P (dP - bar).
-struct RowTerms {
-  float lse;  // +inf where the row attends to nothing: P is 0
-  float bar;  // delta - d_lse
-  bool empty;
-};
-
-HWY_INLINE RowTerms TermsOf(const BackwardArgs& args, int64_t b, int64_t head,
-                            int64_t row) {
-  const float lse = RowAt(args.lse, b, head)[row];
-  if (lse == -kInf) return {kInf, 0, true};
-  const int64_t dim = args.problem.value_dim;
-  float bar = 0;
-  if (args.delta) {
-    bar = RowAt(args.delta, b, head)[row];
-  } else {
-    const F32 d;
-    HWY_ALIGN float o[kMaxHeadDim];
-    HWY_ALIGN float d_o[kMaxHeadDim];
-    const int64_t padded = RoundUpToLanes(dim);
-    LoadRow(RowAt(args.o, b, row, head), args.o.dtype, dim, padded, o);
-    LoadRow(RowAt(args.d_o, b, row, head), args.d_o.dtype, dim, padded, d_o);
-    Vf sum = hn::Zero(d);
-    for (int64_t i = 0; i < padded; i += kLanes) {
-      sum = hn::MulAdd(hn::Load(d, o + i), hn::Load(d, d_o + i), sum);
-    }
-    bar = hn::GetLane(hn::SumOfLanes(d, sum));
-  }
-  if (args.d_lse) bar -= RowAt(args.d_lse, b, head)[row];
-  return {lse, bar, false};
-}
-
 // Tiles of scores [rows, lanes], and what becomes of them.
 template <class Words>
 struct ScoreTiles {
@@ -75,12 +42,12 @@ HWY_INLINE void RowsToPAndDs(int64_t rows, int64_t first, int64_t width,
                              bool softcap, const ScoreTiles<Words>& t) {
   const F32 d;
   const auto p_of = [&](int64_t r, int64_t i) {
-    return Exp(d, hn::Sub(hn::Load(d, t.scores.row(r) + i),
-                          hn::Set(d, lse[r])));
+    return Exp(d,
+               hn::Sub(hn::Load(d, t.scores.row(r) + i), hn::Set(d, lse[r])));
   };
   const auto ds_of = [&](int64_t r, int64_t i, Vf p) {
-    const Vf ds = hn::Mul(
-        p, hn::Sub(hn::Load(d, t.d_p.row(r) + i), hn::Set(d, bar[r])));
+    const Vf ds =
+        hn::Mul(p, hn::Sub(hn::Load(d, t.d_p.row(r) + i), hn::Set(d, bar[r])));
     return softcap ? hn::Mul(ds, hn::Load(d, t.derivative.row(r) + i)) : ds;
   };
   if constexpr (Words::kElements == 1) {

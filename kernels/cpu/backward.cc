@@ -6,8 +6,12 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/backward.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, so that they compile once per target.
+#include <cstring>
+#include <optional>
+
 #include "hwy/highway.h"
 #include "kernels/cpu/backward-inl.h"
+#include "kernels/cpu/stream-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {
@@ -30,75 +34,29 @@ struct Wanted {
   bool any() const { return ds() || dv; }
 };
 
-// Rows of Q or dO of one q head, packed for the products along their dim and
-// for those along the rows.
-template <class Words>
-struct PackedRows {
-  Tile rows;   // words of [q_len, dim]
-  Tile along;  // words of [q_len, dim] along the rows
+// Rows of q head `head` from `first` on, in the slab's sum of dQ.
+Tile SumTile(const Problem& p, const FlashTask& task, const Slab& slab,
+             int64_t head, int64_t first) {
+  const int64_t row =
+      head % p.group() * slab.rows.size() + first - slab.rows.lo;
+  const Tile sums{task.workspace + slab.offset, SlabStride(p)};
+  return {sums.row(row), sums.stride};
+}
 
-  // Moves `memory` on.
-  PackedRows(int64_t q_len, int64_t dim, float*& memory) {
-    const auto take = [&](int64_t rows, int64_t columns) {
-      const Tile tile{memory, TileStride(columns)};
-      memory = tile.row(rows);
-      return tile;
-    };
-    rows = take(q_len, WordsOf<Words>(dim));
-    along = Words::kElements == 1 ? rows : take(WordsOf<Words>(q_len), dim);
-  }
-
-  // From row `first` on, a multiple of Words::kElements.
-  PackedRows from(int64_t first) const {
-    PackedRows result = *this;
-    result.rows.data = rows.row(first);
-    result.along.data = along.row(first / Words::kElements);
-    return result;
-  }
-
-  template <class RowOf>
-  void Pack(int64_t count, int64_t dim, DType dtype, RowOf row_of) const {
-    PackRows<Words>(count, dim, dtype, row_of, rows);
-    if (Words::kElements > 1) {
-      PackAlongTokens<Words>(count, dim, dtype, row_of, along);
-    }
-  }
-};
-
-// All that streams by.
-template <class Words>
-struct Stream {
-  PackedRows<Words> q, d_o;
-  float* lse;  // [q_len]
-  float* bar;  // [q_len]
-
-  Stream(const Problem& p, int64_t q_len, float* memory)
-      : q(q_len, p.head_dim, memory),
-        d_o(q_len, p.value_dim, memory),
-        lse(memory),
-        bar(memory + q_len) {}
-};
-
-template <class Words>
-void PackStream(const BackwardArgs& args, const FlashTask& task) {
+// dQ = scale * sum for rows [first, first + count) of q head `head`.
+void StoreDq(const BackwardArgs& args, int64_t b, int64_t head, int64_t first,
+             int64_t count, Tile sum) {
   const Problem& p = args.problem;
-  const Stream<Words> s(p, QLen(p, task.b), task.packed);
-  for (int64_t row = task.first; row < task.first + task.count; ++row) {
-    const RowTerms terms = TermsOf(args, task.b, task.head, row);
-    s.lse[row] = terms.lse;
-    s.bar[row] = terms.bar;
+  for (int64_t r = 0; r < count; ++r) {
+    StoreRow(sum.row(r), p.scale, p.head_dim, args.dq.dtype,
+             RowAt(args.dq, b, first + r, head));
   }
-  const auto rows_of = [&](const ConstTensorView& view) {
-    return [&](int64_t r) -> const void* {
-      // Of an empty row nothing counts, not even NaN.
-      const int64_t row = task.first + r;
-      return s.lse[row] == kInf ? nullptr
-                                : RowAt(view, task.b, row, task.head);
-    };
-  };
-  s.q.from(task.first).Pack(task.count, p.head_dim, p.q.dtype, rows_of(p.q));
-  s.d_o.from(task.first)
-      .Pack(task.count, p.value_dim, args.d_o.dtype, rows_of(args.d_o));
+}
+void ClearDq(const BackwardArgs& args, int64_t b, int64_t head, Interval rows) {
+  const int64_t bytes = args.problem.head_dim * SizeOf(args.dq.dtype);
+  for (int64_t row = rows.lo; row < rows.hi; ++row) {
+    std::memset(RowAt(args.dq, b, row, head), 0, bytes);
+  }
 }
 
 // Tokens of K and V across the lanes, those of scratch.pieces; Q and dO stream
@@ -106,10 +64,13 @@ void PackStream(const BackwardArgs& args, const FlashTask& task) {
 template <class Words>
 struct BackwardBlock {
   BackwardBlock(const BackwardArgs& args, const FlashTask& task,
-                const Slab& slab, int64_t tokens, Scratch& scratch)
+                const Slab& slab, int64_t first, int64_t tokens,
+                Scratch& scratch)
       : args(args),
         task(task),
         slab(slab),
+        first_block(first == slab.columns.lo),
+        sums(task.parts > 1 || slab.columns.size() > task.count),
         scratch(scratch),
         p(args.problem),
         want(args, scratch.pieces),
@@ -120,33 +81,32 @@ struct BackwardBlock {
         k_along(TakeTile(scratch, WordsOf<Words>(tokens), p.head_dim)),
         t(scratch, p, width),
         dk(TakeTile(scratch, tokens, p.head_dim)),
-        dv(TakeTile(scratch, tokens, p.value_dim)) {}
+        dv(TakeTile(scratch, tokens, p.value_dim)),
+        own(p, task.packed ? 0 : kTileTokens,
+            scratch.Take(task.packed ? 0 : PackedRowsFloats(p, kTileTokens))),
+        own_dq(TakeTile(scratch, sums ? 0 : kTileTokens, p.head_dim)) {}
 
   void PackLanes() const {
     const auto rows_of = [&](ConstTensorView KvSegment::*which) {
-      return [this, which](int64_t lane) {
-        return KvRow(scratch.sequence, scratch.pieces, which, task.head, lane);
-      };
+      return KvRows(scratch.sequence, scratch.pieces, which, task.head);
     };
     const auto k_rows = rows_of(&KvSegment::k);
     PackColumns<Words>(tokens, p.head_dim, p.dtype(), k_rows, k);
     if (want.ds()) {
-      PackColumns<Words>(tokens, p.value_dim, p.dtype(),
-                         rows_of(&KvSegment::v), v);
+      PackColumns<Words>(tokens, p.value_dim, p.dtype(), rows_of(&KvSegment::v),
+                         v);
     }
     if (want.dq) {
       PackAlongTokens<Words>(tokens, p.head_dim, p.dtype(), k_rows, k_along);
     }
-    ClearTile(dk, tokens, RoundUpToLanes(p.head_dim));
-    ClearTile(dv, tokens, RoundUpToLanes(p.value_dim));
   }
 
   // (E1) for columns [column, column + count).
   void AddScores(Tile q, int64_t rows, int64_t column, int64_t count,
                  Prefetcher& prefetch) const {
-    Gemm<Words, AOrder::kRowMajor>(
-        rows, count, WordsOf<Words>(p.head_dim), q, k.from(column),
-        t.scores.from(column), {.factor = p.scale, .prefetch = &prefetch});
+    Gemm<Words, AOrder::kRowMajor>(rows, count, WordsOf<Words>(p.head_dim), q,
+                                   k.from(column), t.scores.from(column),
+                                   {.factor = p.scale, .prefetch = &prefetch});
   }
 
   // (E2), (E21)
@@ -164,18 +124,17 @@ struct BackwardBlock {
   bool Plain(int64_t first, int64_t rows) const {
     if (p.softcap || p.bias || !KeepsRange(p.scale)) return false;
     if (tokens % Words::kElements != 0) return false;
-    return std::none_of(scratch.pieces.begin(), scratch.pieces.end(),
-                        [&](const Piece& piece) {
-                          return scratch.sequence.Masks(piece, first,
-                                                        first + rows - 1);
-                        });
+    return std::none_of(
+        scratch.pieces.begin(), scratch.pieces.end(), [&](const Piece& piece) {
+          return scratch.sequence.Masks(piece, first, first + rows - 1);
+        });
   }
 
-  // Adds what rows [first, first + rows) of q head `head` give.
+  // Adds what rows [first, first + rows) of q head `head` give. The first rows
+  // add to nothing yet.
   void AddRows(const Stream<Words>& stream, int64_t head, int64_t first,
-               int64_t rows, Prefetcher& prefetch) const {
-    const PackedRows<Words> q = stream.q.from(first);
-    const PackedRows<Words> d_o = stream.d_o.from(first);
+               int64_t rows, bool first_rows, Prefetcher& prefetch) const {
+    const PackedRows<Words>&q = stream.q, &d_o = stream.d_o;
     const bool plain = Plain(first, rows);
     if (!plain) {
       AddScores(q.rows, rows, 0, width, prefetch);
@@ -190,11 +149,10 @@ struct BackwardBlock {
             rows, count, WordsOf<Words>(p.value_dim), d_o.rows, v.from(column),
             t.d_p.from(column), {.prefetch = &prefetch});
       }
-      RowsToPAndDs(rows, column, count, stream.lse + first,
-                   stream.bar + first, want.ds(),
+      RowsToPAndDs(rows, column, count, stream.lse, stream.bar, want.ds(),
                    p.softcap.has_value(), t);
     });
-    const GemmOutput add{.accumulate = true, .prefetch = &prefetch};
+    const GemmOutput add{.accumulate = !first_rows, .prefetch = &prefetch};
     if (want.dv) {  // (E13)
       Gemm<Words, AOrder::kColumnMajor>(tokens, RoundUpToLanes(p.value_dim),
                                         WordsOf<Words>(rows), t.scores,
@@ -206,14 +164,14 @@ struct BackwardBlock {
                                         dk, add);
     }
     if (want.dq) {  // (E17) but for the scale
-      Gemm<Words, AOrder::kRowMajor>(rows, RoundUpToLanes(p.head_dim),
-                                     WordsOf<Words>(tokens), t.d_s, k_along,
-                                     SlabTile(args, task, slab, head, first),
-                                     add);
+      Gemm<Words, AOrder::kRowMajor>(
+          rows, RoundUpToLanes(p.head_dim), WordsOf<Words>(tokens), t.d_s,
+          k_along, sums ? SumTile(p, task, slab, head, first) : own_dq,
+          {.accumulate = !first_block, .prefetch = &prefetch});
     }
   }
 
-  void Store() const {
+  void StoreKv() const {
     for (const Piece& piece : scratch.pieces) {
       const KvSegment& s = p.kv[piece.segment];
       for (int64_t i = 0; i < piece.count; ++i) {
@@ -231,88 +189,120 @@ struct BackwardBlock {
     }
   }
 
-  // Has rows [first, first + rows) fetched during the next AddRows.
-  void Prefetch(const Stream<Words>& stream, int64_t first, int64_t rows,
+  // Has rows [0, rows) of `stream` fetched during the next AddRows.
+  void Prefetch(const Stream<Words>& stream, int64_t rows,
                 Prefetcher& prefetch) const {
-    prefetch.Clear();
     for (const PackedRows<Words>* packed : {&stream.q, &stream.d_o}) {
       const auto add = [&](Tile tile, int64_t count) {
         prefetch.Add(tile.data, count * tile.stride * sizeof(float));
       };
-      add(packed->from(first).rows, rows);
-      if (Words::kElements > 1) {
-        add(packed->from(first).along, WordsOf<Words>(rows));
-      }
+      add(packed->rows, rows);
+      if (Words::kElements > 1) add(packed->along, WordsOf<Words>(rows));
     }
     prefetch.SpreadOver(2 * GemmBlocks(kTileTokens, width));
   }
 
-  // False once the problem is cancelled.
+  // Clears the rows of the slab's sums that its first block, with these, does
+  // not write.
+  void ClearRest(Interval rows) const {
+    const Interval all = slab.rows;
+    if (rows.empty()) rows = {all.hi, all.hi};
+    for (int64_t g = 0; g < p.group(); ++g) {
+      const Tile sum = SumTile(p, task, slab, g, all.lo);
+      std::fill(sum.data, sum.row(rows.lo - all.lo), 0.0f);
+      std::fill(sum.row(rows.hi - all.lo), sum.row(all.size()), 0.0f);
+    }
+  }
+
+  // Rows of all q heads of the kv head that see any of the tokens. False once
+  // the problem is cancelled.
   bool Run(Interval rows) const {
     PackLanes();
-    Prefetcher prefetch;
-    const int64_t q_len = scratch.sequence.q_len();
-    const int64_t begin = rows.lo - rows.lo % Words::kElements;
-    for (int64_t g = 0; g < p.group(); ++g) {
-      const Stream<Words> stream(
-          p, q_len, task.packed + g * PackedRowsFloats(p, q_len));
-      for (int64_t row = begin; row < rows.hi; row += kTileTokens) {
-        if (!Proceed(p)) return false;
-        const int64_t next = std::min(row + kTileTokens, rows.hi);
-        Prefetch(stream, next, std::min(kTileTokens, rows.hi - next), prefetch);
-        AddRows(stream, task.head * p.group() + g, row,
-                std::min(kTileTokens, rows.hi - row), prefetch);
-      }
+    if (rows.empty()) {
+      ClearTile(dk, tokens, RoundUpToLanes(p.head_dim));
+      ClearTile(dv, tokens, RoundUpToLanes(p.value_dim));
     }
-    Store();
+    if (want.dq && sums && first_block) ClearRest(rows);
+    for (int64_t g = 0; g < p.group(); ++g) {
+      if (!RunHead(task.head * p.group() + g, rows)) return false;
+    }
+    StoreKv();
     return true;
   }
 
-  // Rows of q head `head` from `first` on, in the slab's sum of dQ.
-  static Tile SlabTile(const BackwardArgs& args, const FlashTask& task,
-                       const Slab& slab, int64_t head, int64_t first) {
-    const int64_t g = head % args.problem.group();
-    const int64_t stride = SlabStride(args.problem);
-    return {task.workspace + slab.offset +
-                (g * slab.rows.size() + first - slab.rows.lo) * stride,
-            stride};
+  bool RunHead(int64_t head, Interval rows) const {
+    const int64_t g = head % p.group();
+    const int64_t q_len = scratch.sequence.q_len();
+    const int64_t begin = rows.lo - rows.lo % Words::kElements;
+    std::optional<Stream<Words>> packed;
+    if (task.packed != nullptr) {
+      packed.emplace(p, q_len, task.packed + g * PackedRowsFloats(p, q_len));
+    }
+    if (want.dq && !sums) ClearDq(args, task.b, head, {0, begin});
+    Prefetcher prefetch;
+    for (int64_t row = begin; row < rows.hi; row += kTileTokens) {
+      if (!Proceed(p)) return false;
+      const int64_t count = std::min(kTileTokens, rows.hi - row);
+      const int64_t next = row + count;
+      prefetch.Clear();
+      if (packed.has_value()) {
+        Prefetch(packed->from(next), std::min(kTileTokens, rows.hi - next),
+                 prefetch);
+      } else {
+        own.Pack(args, task.b, head, row, count);
+      }
+      AddRows(packed.has_value() ? packed->from(row) : own, head, row, count,
+              g == 0 && row == begin, prefetch);
+      if (want.dq && !sums) StoreDq(args, task.b, head, row, count, own_dq);
+    }
+    if (want.dq && !sums) {
+      ClearDq(args, task.b, head, {std::max(begin, rows.hi), q_len});
+    }
+    return true;
   }
 
   const BackwardArgs& args;
   const FlashTask& task;
   const Slab& slab;
+  const bool first_block;  // of the slab: adds to nothing yet
+  const bool sums;         // other blocks give to dQ too
   const Scratch& scratch;
   const Problem& p;
   const Wanted want;
   const int64_t tokens;
   const int64_t width;
-  const Tile k, v;               // words of [dim, lanes]
-  const Tile k_along;            // words of [lanes, head_dim] along the lanes
+  const Tile k, v;     // words of [dim, lanes]
+  const Tile k_along;  // words of [lanes, head_dim] along the lanes
   const ScoreTiles<Words> t;
-  const Tile dk, dv;  // [lanes, dim]
+  const Tile dk, dv;        // [lanes, dim]
+  const Stream<Words> own;  // a tile, where nobody has packed for all
+  const Tile own_dq;        // [rows, head_dim], where nobody else adds to it
 };
 
-// (E17): dQ of rows [first, last) of q head `head`, the slabs in ascending
-// order.
+// (E17): dQ of the task's rows, the slabs in ascending order.
 void SumSlabs(const BackwardArgs& args, const FlashTask& task,
-              absl::Span<const Slab> slabs, int64_t head, int64_t first,
-              int64_t last) {
+              absl::Span<const Slab> slabs) {
   const F32 d;
   const Problem& p = args.problem;
-  HWY_ALIGN float sum[kMaxHeadDim];
-  for (int64_t row = first; row < last; ++row) {
-    std::fill_n(sum, kMaxHeadDim, 0.0f);
+  HWY_ALIGN static constexpr float kNothing[kMaxHeadDim] = {};
+  HWY_ALIGN float memory[kMaxHeadDim];
+  for (int64_t row = task.first; row < task.first + task.count; ++row) {
+    const float* sum = kNothing;
     for (const Slab& slab : slabs) {
       if (row < slab.rows.lo || row >= slab.rows.hi) continue;
-      const float* from =
-          BackwardBlock<F32Words>::SlabTile(args, task, slab, head, row).data;
+      const float* from = SumTile(p, task, slab, task.head, row).data;
+      if (sum == kNothing) {
+        sum = from;
+        continue;
+      }
       for (int64_t i = 0; i < p.head_dim; i += kLanes) {
         hn::Store(hn::Add(hn::Load(d, sum + i), hn::Load(d, from + i)), d,
-                  sum + i);
+                  memory + i);
       }
+      sum = memory;
     }
     StoreRow(sum, p.scale, p.head_dim, args.dq.dtype,
-             RowAt(args.dq, task.b, row, head));
+             RowAt(args.dq, task.b, row, task.head));
   }
 }
 
@@ -320,7 +310,10 @@ void SumSlabs(const BackwardArgs& args, const FlashTask& task,
 
 void RunPackQTask(const BackwardArgs& args, const FlashTask& task) {
   WithWords(args.problem, [&](auto words) {
-    PackStream<decltype(words)>(args, task);
+    const Stream<decltype(words)> stream(
+        args.problem, QLen(args.problem, task.b), task.packed);
+    stream.from(task.first)
+        .Pack(args, task.b, task.head, task.first, task.count);
   });
 }
 
@@ -329,10 +322,6 @@ void RunSlabTask(const BackwardArgs& args, const FlashTask& task,
   const Problem& p = args.problem;
   const Slab& slab = slabs[task.part];
   scratch.sequence.Reset(p, task.b);
-  if (args.dq) {
-    std::fill_n(task.workspace + slab.offset,
-                p.group() * slab.rows.size() * SlabStride(p), 0.0f);
-  }
   bool cancelled = false;
   for (int64_t first = slab.columns.lo; first < slab.columns.hi && !cancelled;
        first += task.count) {
@@ -341,22 +330,16 @@ void RunSlabTask(const BackwardArgs& args, const FlashTask& task,
     scratch.sequence.Pieces(first, tokens, &scratch.pieces);
     if (!Wanted(args, scratch.pieces).any()) continue;
     WithWords(p, [&](auto words) {
-      const BackwardBlock<decltype(words)> block(args, task, slab, tokens,
-                                                 scratch);
+      const BackwardBlock<decltype(words)> block(args, task, slab, first,
+                                                 tokens, scratch);
       cancelled = !block.Run(scratch.sequence.RowsThatSee(scratch.pieces));
     });
-  }
-  if (cancelled) return;
-  if (!args.dq || slabs.size() > 1) return;
-  for (int64_t g = 0; g < p.group(); ++g) {
-    SumSlabs(args, task, slabs, task.head * p.group() + g, 0,
-             scratch.sequence.q_len());
   }
 }
 
 void RunSumTask(const BackwardArgs& args, const FlashTask& task,
                 absl::Span<const Slab> slabs) {
-  SumSlabs(args, task, slabs, task.head, task.first, task.first + task.count);
+  SumSlabs(args, task, slabs);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -9,17 +9,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <vector>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
-#include "kernels/cpu/bf16_dot.h"
-#include "kernels/cpu/gemm-inl.h"
 #include "kernels/cpu/math-inl.h"
-#include "kernels/cpu/prefetcher.h"
-#include "kernels/cpu/rows-inl.h"
+#include "kernels/cpu/pack-inl.h"
 #include "kernels/cpu/tile.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -29,121 +24,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr float kInf = std::numeric_limits<float>::infinity();
 
-// What Transpose4 and whole vectors both divide.
-inline constexpr int64_t kLanePad = kLanes < 4 ? 4 : kLanes;
-
-HWY_INLINE int64_t RoundUpToLanes(int64_t n) {
-  return (n + kLanePad - 1) / kLanePad * kLanePad;
-}
-
-// Words that n elements along a product's k take.
-template <class Words>
-HWY_INLINE int64_t WordsOf(int64_t n) {
-  return (n + Words::kElements - 1) / Words::kElements;
-}
-
-// Calls run(Words()) for what the problem's products are made of.
-template <class Run>
-HWY_INLINE void WithWords([[maybe_unused]] const Problem& p, Run run) {
-#if ATTND_BF16_DOT
-  if (p.dtype() == DType::kBF16 && HasBF16Dot()) return run(BF16Words());
-#endif
-  run(F32Words());
-}
-
 // [rows, columns]
 HWY_INLINE Tile TakeTile(Scratch& scratch, int64_t rows, int64_t columns) {
   const int64_t stride = TileStride(columns);
   return {scratch.Take(rows * stride), stride};
-}
-
-// Tokens of Q, K, V or dO become words in three ways. row_of(i) is token i's
-// row of `dim` elements, or null for zeros. All f32 words need is converted on
-// the way; bf16 words are what lies in memory.
-
-// A row to words, zeros up to `padded` of them, a multiple of kLanes.
-template <class Words>
-HWY_INLINE void LoadWords(const void* from, DType dtype, int64_t dim,
-                          int64_t padded, float* to) {
-  if constexpr (Words::kElements == 1) {
-    LoadRow(from, dtype, from == nullptr ? 0 : dim, padded, to);
-  } else {
-    const int64_t bytes = from == nullptr ? 0 : dim * SizeOf(dtype);
-    if (bytes > 0) std::memcpy(to, from, bytes);
-    std::memset(reinterpret_cast<std::byte*>(to) + bytes, 0,
-                padded * sizeof(float) - bytes);
-  }
-}
-
-// Asks for a row that is packed some rows later.
-template <class RowOf>
-HWY_INLINE void Ahead(int64_t i, int64_t tokens, int64_t bytes, RowOf row_of) {
-  constexpr int64_t kAhead = 16;  // tokens
-  constexpr int64_t kLine = 64;   // bytes
-  if (i + kAhead >= tokens) return;
-  const auto* row = static_cast<const std::byte*>(row_of(i + kAhead));
-  if (row == nullptr) return;
-  for (int64_t at = 0; at < bytes; at += kLine) hwy::Prefetch(row + at);
-}
-
-// Token i's row to row i of `to` [tokens, words of dim], zeros up to the next
-// multiple of kLanes.
-template <class Words, class RowOf>
-HWY_INLINE void PackRows(int64_t tokens, int64_t dim, DType dtype, RowOf row_of,
-                         Tile to) {
-  const int64_t padded = RoundUpToLanes(WordsOf<Words>(dim));
-  for (int64_t i = 0; i < tokens; ++i) {
-    Ahead(i, tokens, dim * SizeOf(dtype), row_of);
-    LoadWords<Words>(row_of(i), dtype, dim, padded, to.row(i));
-  }
-}
-
-// The same to column i of `to` [words of dim rounded up to 4, tokens], zeros in
-// the columns up to the next multiple of kLanes.
-template <class Words, class RowOf>
-HWY_INLINE void PackColumns(int64_t tokens, int64_t dim, DType dtype,
-                            RowOf row_of, Tile to) {
-  HWY_ALIGN float rows[4 * kMaxHeadDim];
-  const int64_t words = WordsOf<Words>(dim);
-  for (int64_t i = 0; i < RoundUpToLanes(tokens); i += 4) {
-    for (int64_t r = 0; r < 4; ++r) {
-      if (i + r < tokens) Ahead(i + r, tokens, dim * SizeOf(dtype), row_of);
-      LoadWords<Words>(i + r < tokens ? row_of(i + r) : nullptr, dtype, dim,
-                       RoundUpToLanes(words), rows + r * kMaxHeadDim);
-    }
-    Transpose4(rows, kMaxHeadDim, (words + 3) / 4 * 4, to.data + i, to.stride);
-  }
-}
-
-// For products along the tokens: element d of the tokens of one word to column
-// d of `to` [words of tokens, dim], zeros up to the next multiple of kLanes.
-template <class Words, class RowOf>
-HWY_INLINE void PackAlongTokens(int64_t tokens, int64_t dim, DType dtype,
-                                RowOf row_of, Tile to) {
-  if constexpr (Words::kElements == 1) {
-    PackRows<Words>(tokens, dim, dtype, row_of, to);
-  } else {
-    const hn::RebindToUnsigned<F32> du;
-    const hn::Rebind<uint16_t, F32> dh;
-    HWY_ALIGN float rows[2][kMaxHeadDim / 2];
-    const auto element = [&](int64_t r, int64_t d) {
-      return hn::PromoteTo(
-          du, hn::Load(dh, reinterpret_cast<const uint16_t*>(rows[r]) + d));
-    };
-    const int64_t padded = RoundUpToLanes(dim);
-    for (int64_t i = 0; i < tokens; i += 2) {
-      for (int64_t r = 0; r < 2; ++r) {
-        if (i + r < tokens) Ahead(i + r, tokens, dim * SizeOf(dtype), row_of);
-        LoadWords<Words>(i + r < tokens ? row_of(i + r) : nullptr, dtype, dim,
-                         padded / 2, rows[r]);
-      }
-      for (int64_t d = 0; d < padded; d += kLanes) {
-        const auto pair =
-            hn::Or(element(0, d), hn::ShiftLeft<16>(element(1, d)));
-        hn::Store(hn::BitCast(F32(), pair), F32(), to.row(i / 2) + d);
-      }
-    }
-  }
 }
 
 // A scale within +-1 takes no score out of range.
@@ -211,8 +95,20 @@ class LaneRows {
   int64_t lanes() const { return heads_ * rows_; }
   int64_t head(int64_t lane) const { return head_ + lane / rows_; }
   int64_t q_row(int64_t lane) const { return q0_ + lane % rows_; }
-  const void* RowOf(const ConstTensorView& view, int64_t lane) const {
-    return RowAt(view, sequence_.b(), q_row(lane), head(lane));
+  // Calls run(lane, head, q_row) for each lane.
+  template <class Run>
+  void ForEach(Run run) const {
+    int64_t lane = 0;
+    for (int64_t h = head_; h < head_ + heads_; ++h) {
+      for (int64_t r = q0_; r < q0_ + rows_; ++r) run(lane++, h, r);
+    }
+  }
+  // The lanes' rows.
+  auto RowsOf(const ConstTensorView& view) const {
+    return Rows([this, &view](int64_t lane) {
+      const int64_t begin = lane / rows_ * rows_;
+      return RunOf(view, sequence_.b(), q0_, head(lane), begin, rows_);
+    });
   }
 
   // Adds the bias; `temporary` is a tile as `scores`.
@@ -293,17 +189,6 @@ class LaneRows {
   const Sequence& sequence_;
   const int64_t head_, heads_, q0_, rows_;
 };
-
-// Row of a token of K or V: of column `column` of the tile that is `pieces`.
-HWY_INLINE const void* KvRow(const Sequence& sequence,
-                             const std::vector<Piece>& pieces,
-                             ConstTensorView KvSegment::*which, int64_t kv_head,
-                             int64_t column) {
-  auto piece = pieces.begin();
-  while (column >= piece->offset + piece->count) ++piece;
-  return RowAt(sequence.kv(piece->segment).*which, sequence.b(),
-               piece->first + column - piece->offset, kv_head);
-}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace attnd

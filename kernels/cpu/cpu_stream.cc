@@ -1,5 +1,6 @@
 #include "kernels/cpu/cpu_stream.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <utility>
@@ -22,6 +23,16 @@ constexpr double kHelpFlops = 1e9;
 // decides which threads run a group; what a request is charged for it, the
 // backend's CostFlops measures more closely.
 constexpr double kReferenceSlowdown = 16;
+
+// Tasks that a thread takes at a time: several if they are small, but few
+// enough that all threads end together. The largest task comes first.
+int64_t TasksAtOnce(const std::vector<FlashTask>& tasks, int threads) {
+  constexpr int64_t kTimes = 8;  // that a thread takes some
+  const double small = kInlineFlops / std::max(1.0, tasks.front().flops);
+  const int64_t most = static_cast<int64_t>(tasks.size()) / (kTimes * threads);
+  return static_cast<int64_t>(
+      std::clamp<double>(small, 1, std::max<double>(1, most)));
+}
 
 // Adds the time it lives.
 class ScopedTimer {
@@ -146,17 +157,24 @@ void CpuStream::RunTasks(const std::vector<FlashTask>& tasks, double flops,
     for (const FlashTask& task : tasks) run(task, scratch_);
     return;
   }
+  if (tasks.empty()) return;
   ThreadPool& pool = compute_.pool;
-  pool.ParallelFor(static_cast<int64_t>(tasks.size()), flops <= kHelpFlops,
+  const auto count = static_cast<int64_t>(tasks.size());
+  const int64_t at_once = TasksAtOnce(tasks, pool.threads());
+  pool.ParallelFor((count + at_once - 1) / at_once, flops <= kHelpFlops,
                    [&](int64_t i, int worker) {
-                     run(tasks[i], worker == pool.threads()
-                                       ? scratch_
-                                       : compute_.scratch[worker]);
+                     Scratch& scratch = worker == pool.threads()
+                                            ? scratch_
+                                            : compute_.scratch[worker];
+                     const int64_t end = std::min(count, (i + 1) * at_once);
+                     for (int64_t task = i * at_once; task < end; ++task) {
+                       run(tasks[task], scratch);
+                     }
                    });
 }
 
 absl::Status CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
-  FlashPlan plan = PlanForward(group);
+  FlashPlan plan = PlanForward(group, compute_.pool.threads());
   return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
     const ForwardArgs& args = group[task.problem];
     if (!Proceed(args.problem)) return;
@@ -174,7 +192,7 @@ absl::Status CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
 }
 
 absl::Status CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
-  FlashPlan plan = PlanBackward(group);
+  FlashPlan plan = PlanBackward(group, compute_.pool.threads());
   return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
     const BackwardArgs& args = group[task.problem];
     if (!Proceed(args.problem)) return;

@@ -29,19 +29,6 @@ HWY_INLINE bool ReadsInPlace(const Problem& p, int64_t lanes) {
          p.value_dim % kLanes == 0;
 }
 
-// Calls run(From()) for the conversion that reads `dtype`.
-template <class Run>
-HWY_INLINE void WithElements(DType dtype, Run run) {
-  switch (dtype) {
-    case DType::kF32:
-      return run(FromF32());
-    case DType::kF16:
-      return run(FromF16());
-    case DType::kBF16:
-      return run(FromBF16());
-  }
-}
-
 // factor * q_l . k for two tokens and kQueries queries.
 template <class From, int kQueries>
 HWY_INLINE void DotTwo(const typename From::T* k0, const typename From::T* k1,
@@ -112,8 +99,7 @@ HWY_NOINLINE void AddInPlace(const Scratch& scratch, int64_t kv_head,
   GemmOutput out{.row_scale = row_scale};
   for (const Piece& piece : scratch.pieces) {
     const ConstTensorView& v = scratch.sequence.kv(piece.segment).v;
-    const void* first =
-        RowAt(v, scratch.sequence.b(), piece.first, kv_head);
+    const void* first = RowAt(v, scratch.sequence.b(), piece.first, kv_head);
     GemmWith<F32Words, AOrder::kColumnMajor, From>(
         lanes, scratch.sequence.problem().value_dim, piece.count,
         {p.row(piece.offset), p.stride},

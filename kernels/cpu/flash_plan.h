@@ -1,9 +1,10 @@
 #ifndef ATTND_KERNELS_CPU_FLASH_PLAN_H_
 #define ATTND_KERNELS_CPU_FLASH_PLAN_H_
 
-// How a group of problems becomes tasks for threads. Every decision is a
-// function of one sequence's own lengths, heads, dims and mask, so that no
-// result depends on the number of threads or on the rest of the group.
+// How a group of problems becomes tasks for threads. Every decision that a
+// result depends on is a function of one sequence's own lengths, heads, dims
+// and mask, so that neither the number of threads nor the rest of the group
+// changes a bit.
 
 #include <algorithm>
 #include <array>
@@ -51,8 +52,8 @@ struct FlashTask {
   int64_t first_slab = 0;            // kSlab and kSum: in the plan's list
 
   // Memory that tasks share, as offsets in the wave's, in floats, and once
-  // there is any as pointers: what a packing task leaves for others (-1: they
-  // pack for themselves), and parts.
+  // there is any as pointers: what a packing task leaves for others (-1 and
+  // null: they pack for themselves, tile by tile), and parts.
   int64_t packed_offset = -1, offset = 0;
   float* packed = nullptr;
   float* workspace = nullptr;
@@ -112,8 +113,9 @@ struct FlashPlan {
 // any size at no cost to whoever asks.
 bool HasOutputs(Op op, const Problem& problem);
 
-FlashPlan PlanForward(absl::Span<const ForwardArgs> group);
-FlashPlan PlanBackward(absl::Span<const BackwardArgs> group);
+// Plans for `threads`, which decide how much runs at once but no result.
+FlashPlan PlanForward(absl::Span<const ForwardArgs> group, int threads);
+FlashPlan PlanBackward(absl::Span<const BackwardArgs> group, int threads);
 
 // The memory that `threads` workers take at most to run the problem, beside
 // its inputs and outputs.

@@ -20,29 +20,33 @@ namespace HWY_NAMESPACE {
 namespace {
 
 // O = accumulator / sum (E9), LSE (E7); 0 and -inf for a query that saw
-// nothing.
+// nothing. What a query's sum becomes is then undefined.
 void WriteOutput(const ForwardArgs& args, const LaneRows& lanes,
                  const Softmax& state, Tile acc) {
   const F32 d;
   const int64_t b = lanes.b();
   const int64_t dim = args.problem.value_dim;
-  for (int64_t lane = 0; lane < lanes.lanes(); ++lane) {
-    const float sum = state.sum[lane];
-    const int64_t q_row = lanes.q_row(lane);
-    const int64_t head = lanes.head(lane);
-    if (args.lse) {
+  if (args.lse) {
+    lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
+      const float sum = state.sum[lane];
       RowAt(args.lse, b, head)[q_row] =
           sum == 0 ? -kInf : state.max[lane] + std::log(sum);
-    }
-    if (!args.o) continue;
-    float* row = acc.row(lane);
-    for (int64_t i = 0; i < dim; i += kLanes) {
-      const Vf o = sum == 0 ? hn::Zero(d)
-                            : hn::Div(hn::Load(d, row + i), hn::Set(d, sum));
-      hn::Store(o, d, row + i);
-    }
-    StoreRow(row, 1.0f, dim, args.o.dtype, RowAt(args.o, b, q_row, head));
+    });
   }
+  if (!args.o) return;
+  for (int64_t i = 0; i < lanes.lanes(); i += kLanes) {
+    const Vf sum = hn::Load(d, state.sum + i);
+    hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, state.sum + i);
+  }
+  lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
+    float* row = acc.row(lane);
+    float factor = state.sum[lane];
+    if (factor == kInf) {
+      std::fill_n(row, dim, 0.0f);
+      factor = 1;
+    }
+    StoreRow(row, factor, dim, args.o.dtype, RowAt(args.o, b, q_row, head));
+  });
 }
 
 // What a task leaves in the workspace when it is one of several that see
@@ -78,9 +82,7 @@ void PackKv(const ForwardArgs& args, const FlashTask& task, Scratch& scratch) {
   scratch.sequence.Pieces(task.first, task.count, &scratch.pieces);
   const PackedKv<Words> packed(p, KvLen(p, task.b), task.packed);
   const auto rows_of = [&](ConstTensorView KvSegment::*which) {
-    return [&scratch, &task, which](int64_t t) {
-      return KvRow(scratch.sequence, scratch.pieces, which, task.head, t);
-    };
+    return KvRows(scratch.sequence, scratch.pieces, which, task.head);
   };
   PackRows<Words>(task.count, p.head_dim, p.dtype(), rows_of(&KvSegment::k),
                   {packed.k.row(task.first), packed.k.stride});
@@ -103,9 +105,8 @@ struct ForwardBlock {
         lanes(scratch, task.head, task.heads, task.first, task.count),
         width(RoundUpToLanes(lanes.lanes())),
         in_place(Words::kElements == 1 && ReadsInPlace(p, lanes.lanes())),
-        q(in_place
-              ? TakeTile(scratch, lanes.lanes(), p.head_dim)
-              : TakeTile(scratch, WordsOf<Words>(p.head_dim) + 3, width)),
+        q(in_place ? TakeTile(scratch, lanes.lanes(), p.head_dim)
+                   : TakeTile(scratch, WordsOf<Words>(p.head_dim) + 3, width)),
         k(TakeTile(scratch, in_place ? 0 : kTileTokens,
                    WordsOf<Words>(p.head_dim))),
         v(TakeTile(scratch, in_place ? 0 : WordsOf<Words>(kTileTokens),
@@ -119,18 +120,21 @@ struct ForwardBlock {
   }
 
   void PackLanes() const {
-    const auto row_of = [&](int64_t lane) { return lanes.RowOf(p.q, lane); };
+    const auto rows = lanes.RowsOf(p.q);
     if (in_place) {
-      PackRows<Words>(lanes.lanes(), p.head_dim, p.q.dtype, row_of, q);
+      PackRows<Words>(lanes.lanes(), p.head_dim, p.q.dtype, rows, q);
     } else {
-      PackColumns<Words>(lanes.lanes(), p.head_dim, p.q.dtype, row_of, q);
+      PackColumns<Words>(lanes.lanes(), p.head_dim, p.q.dtype, rows, q);
     }
   }
 
   auto RowsOf(ConstTensorView KvSegment::*which) const {
-    return [this, which](int64_t t) {
-      return KvRow(scratch.sequence, scratch.pieces, which, kv_head, t);
-    };
+    return KvRows(scratch.sequence, scratch.pieces, which, kv_head);
+  }
+  std::optional<ConstTile> InPlace(ConstTensorView KvSegment::*which,
+                                   int64_t dim) const {
+    return TileInPlace<Words>(scratch.sequence, scratch.pieces, which, kv_head,
+                              dim);
   }
 
   // The column of all the sequence's own where the tile begins, if it is
@@ -152,24 +156,26 @@ struct ForwardBlock {
 
   // Words of the tile's [tokens, head_dim], and of [tokens, value_dim] along
   // the tokens.
-  Tile KTile(int64_t tokens) const {
+  ConstTile KTile(int64_t tokens) const {
     if (const auto column = PackedColumn()) {
       return {Packed().k.row(*column), Packed().k.stride};
     }
+    if (const auto tile = InPlace(&KvSegment::k, p.head_dim)) return *tile;
     PackRows<Words>(tokens, p.head_dim, p.dtype(), RowsOf(&KvSegment::k), k);
     return k;
   }
-  Tile VTile(int64_t tokens) const {
+  ConstTile VTile(int64_t tokens) const {
     if (const auto column = PackedColumn()) {
       return {Packed().v.row(*column / Words::kElements), Packed().v.stride};
     }
+    if (const auto tile = InPlace(&KvSegment::v, p.value_dim)) return *tile;
     PackAlongTokens<Words>(tokens, p.value_dim, p.dtype(),
                            RowsOf(&KvSegment::v), v);
     return v;
   }
 
   // (E1) for columns [first, first + count) of the tile.
-  void AddScores(Tile k, int64_t tokens, int64_t first, int64_t count,
+  void AddScores(ConstTile k, int64_t tokens, int64_t first, int64_t count,
                  Prefetcher* prefetch) const {
     Gemm<Words, AOrder::kRowMajor>(tokens, count, WordsOf<Words>(p.head_dim), k,
                                    q.from(first), scores.from(first),
@@ -199,7 +205,7 @@ struct ForwardBlock {
       });
       return;
     }
-    const Tile k = KTile(tokens);
+    const ConstTile k = KTile(tokens);
     if (p.softcap || p.bias || !KeepsRange(p.scale) || lanes.Masks()) {
       AddScores(k, tokens, 0, width, &prefetch);
       ChangeScores(tokens);
@@ -214,7 +220,8 @@ struct ForwardBlock {
     if (!args.o) return;
     Gemm<Words, AOrder::kColumnMajor>(  // (E9)
         lanes.lanes(), RoundUpToLanes(p.value_dim), WordsOf<Words>(tokens),
-        scores, VTile(tokens), acc, {.row_scale = row_scale, .prefetch = &prefetch});
+        scores, VTile(tokens), acc,
+        {.row_scale = row_scale, .prefetch = &prefetch});
   }
 
   // Has the rows of `pieces` fetched during the next AddTile.
@@ -240,11 +247,10 @@ struct ForwardBlock {
         }
       }
     }
-    prefetch.SpreadOver(in_place
-                            ? kTileTokens / 2
-                            : GemmBlocks(kTileTokens, width) +
-                                  GemmBlocks(lanes.lanes(),
-                                             RoundUpToLanes(p.value_dim)));
+    prefetch.SpreadOver(
+        in_place ? kTileTokens / 2
+                 : GemmBlocks(kTileTokens, width) +
+                       GemmBlocks(lanes.lanes(), RoundUpToLanes(p.value_dim)));
   }
 
   // What all tiles have given.
@@ -313,9 +319,8 @@ void RunForward(const ForwardArgs& args, FlashTask task, Scratch& scratch) {
 void RunPackKvTask(const ForwardArgs& args, const FlashTask& task,
                    Scratch& scratch) {
   scratch.sequence.Reset(args.problem, task.b);
-  WithWords(args.problem, [&](auto words) {
-    PackKv<decltype(words)>(args, task, scratch);
-  });
+  WithWords(args.problem,
+            [&](auto words) { PackKv<decltype(words)>(args, task, scratch); });
 }
 
 void RunForwardTask(const ForwardArgs& args, const FlashTask& task,
@@ -351,9 +356,10 @@ void RunMergeTask(const ForwardArgs& args, const FlashTask& task,
       sum += rescale * from.sum[lane];
       if (!args.o || (rescale == 0 && part > 0)) continue;
       for (int64_t i = 0; i < args.problem.value_dim; i += kLanes) {
-        const Vf x = rescale == 0 ? hn::Zero(d)
-                                  : hn::Mul(hn::Set(d, rescale),
-                                            hn::Load(d, from.acc.row(lane) + i));
+        const Vf x = rescale == 0
+                         ? hn::Zero(d)
+                         : hn::Mul(hn::Set(d, rescale),
+                                   hn::Load(d, from.acc.row(lane) + i));
         float* to = into.acc.row(lane) + i;
         hn::Store(part == 0 ? x : hn::Add(hn::Load(d, to), x), d, to);
       }

@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cpu/words-inl.h"
 #include "kernels/cpu/prefetcher.h"
+#include "kernels/cpu/words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {
@@ -38,6 +38,17 @@ struct Tile {
   float* row(int64_t r) const { return data + r * stride; }
   // From column c on.
   Tile from(int64_t c) const { return {data + c, stride}; }
+};
+
+// One that is only read.
+struct ConstTile {
+  const float* data = nullptr;
+  int64_t stride = 0;
+
+  ConstTile(const float* data, int64_t stride) : data(data), stride(stride) {}
+  ConstTile(Tile tile) : data(tile.data), stride(tile.stride) {}  // NOLINT
+
+  const float* row(int64_t r) const { return data + r * stride; }
 };
 
 // How A [m, k] lies in memory. Its elements are broadcast one at a time, so
@@ -104,7 +115,7 @@ HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
 
 // All rows of one panel of kVectors vectors: B's panel stays in the L1 cache.
 template <class Words, AOrder kOrder, int kVectors, class FromB>
-HWY_NOINLINE void GemmPanel(int64_t m, int64_t k, Tile a,
+HWY_NOINLINE void GemmPanel(int64_t m, int64_t k, ConstTile a,
                             const typename FromB::T* b, int64_t ldb, Tile c,
                             const GemmOutput& out) {
   constexpr int kRows = BlockRows(kVectors);
@@ -146,7 +157,7 @@ HWY_INLINE int64_t GemmBlocks(int64_t m, int64_t n) {
 // apart, in memory that FromB reads; C row-major. n is a multiple of kLanes;
 // rows of C are aligned to 64 bytes.
 template <class Words, AOrder kOrder, class FromB>
-HWY_INLINE void GemmWith(int64_t m, int64_t n, int64_t k, Tile a,
+HWY_INLINE void GemmWith(int64_t m, int64_t n, int64_t k, ConstTile a,
                          const typename FromB::T* b, int64_t ldb, Tile c,
                          const GemmOutput& out) {
   ForEachPanel(n, [&](int64_t column, int64_t vectors) {
@@ -171,8 +182,8 @@ HWY_INLINE void GemmWith(int64_t m, int64_t n, int64_t k, Tile a,
 
 // The same of a B that is a tile too.
 template <class Words, AOrder kOrder>
-HWY_INLINE void Gemm(int64_t m, int64_t n, int64_t k, Tile a, Tile b, Tile c,
-                     const GemmOutput& out) {
+HWY_INLINE void Gemm(int64_t m, int64_t n, int64_t k, ConstTile a, ConstTile b,
+                     Tile c, const GemmOutput& out) {
   GemmWith<Words, kOrder, FromTile>(m, n, k, a, b.data, b.stride, c, out);
 }
 

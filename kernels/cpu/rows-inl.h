@@ -187,6 +187,44 @@ HWY_INLINE void Transpose4(const float* from, int64_t from_stride,
 #endif
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// The blocks of four in `v` to rows of `to`.
+template <class D>
+HWY_INLINE void StoreBlocks(D d, hn::Vec<D> v, float* to, int64_t stride) {
+  if constexpr (hn::MaxLanes(d) <= 4) {
+    hn::Store(v, d, to);
+  } else {
+    const hn::Half<D> half;
+    StoreBlocks(half, hn::LowerHalf(half, v), to, stride);
+    StoreBlocks(half, hn::UpperHalf(half, v),
+                to + hn::MaxLanes(half) / 4 * stride, stride);
+  }
+}
+#endif
+
+// The same of kLanes columns in four vectors.
+HWY_INLINE void TransposeVectors(Vf r0, Vf r1, Vf r2, Vf r3, float* to,
+                                 [[maybe_unused]] int64_t to_stride) {
+  const F32 d;
+#if HWY_TARGET == HWY_SCALAR
+  hn::Store(r0, d, to);
+  hn::Store(r1, d, to + 1);
+  hn::Store(r2, d, to + 2);
+  hn::Store(r3, d, to + 3);
+#else
+  // In each block, as above.
+  const auto a = hn::InterleaveLower(d, r0, r2);
+  const auto b = hn::InterleaveLower(d, r1, r3);
+  const auto e = hn::InterleaveUpper(d, r0, r2);
+  const auto f = hn::InterleaveUpper(d, r1, r3);
+  const int64_t next = 4 * to_stride;
+  StoreBlocks(d, hn::InterleaveLower(d, a, b), to, next);
+  StoreBlocks(d, hn::InterleaveUpper(d, a, b), to + to_stride, next);
+  StoreBlocks(d, hn::InterleaveLower(d, e, f), to + 2 * to_stride, next);
+  StoreBlocks(d, hn::InterleaveUpper(d, e, f), to + 3 * to_stride, next);
+#endif
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace attnd
 HWY_AFTER_NAMESPACE();

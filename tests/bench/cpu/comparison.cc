@@ -41,13 +41,12 @@ bool RunComparisons(const std::vector<Comparison>& comparisons, int rounds) {
     for (size_t i = 0; i < c.peers.size(); ++i) {
       const Side& theirs = c.peers[i].side;
       const double bar = c.peers[i].bar;
-      const double ratio = MedianRatio(seconds[i + 1], seconds[0]) *
-                           c.ours.work / theirs.work;
-      std::printf("%-34s %7.1f %-7s %-10s %7.1f  %5.2f",
-                  i == 0 ? c.name.c_str() : "",
-                  c.ours.work / Median(seconds[0]) / 1e9, c.unit,
-                  theirs.name.c_str(),
-                  theirs.work / Median(seconds[i + 1]) / 1e9, ratio);
+      const double ratio =
+          MedianRatio(seconds[i + 1], seconds[0]) * c.ours.work / theirs.work;
+      std::printf(
+          "%-34s %7.1f %-7s %-10s %7.1f  %5.2f", i == 0 ? c.name.c_str() : "",
+          c.ours.work / Median(seconds[0]) / 1e9, c.unit, theirs.name.c_str(),
+          theirs.work / Median(seconds[i + 1]) / 1e9, ratio);
       if (bar > 0) std::printf("  %4.2f%s", bar, ratio < bar ? "  BELOW" : "");
       std::printf("\n");
       std::fflush(stdout);

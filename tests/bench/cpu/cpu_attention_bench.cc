@@ -39,9 +39,7 @@ struct Options {
   bool check = false;
 };
 
-const char* Name(Op op) {
-  return op == Op::kForward ? "forward" : "backward";
-}
+const char* Name(Op op) { return op == Op::kForward ? "forward" : "backward"; }
 const char* Name(DType dtype) {
   return dtype == DType::kF32 ? "f32" : dtype == DType::kF16 ? "f16" : "bf16";
 }
@@ -106,12 +104,12 @@ class Bench {
 
   // Whether every bar was met.
   bool Run() {
-    std::printf("%s, %d threads, %s / %s, PyTorch %s, medians of %d rounds\n",
-                backend_->device().name.c_str(), options_.threads,
-                backend_->Kernel(Op::kForward, Shape(DType::kF32), {}).name.c_str(),
-                backend_->Kernel(Op::kForward, Shape(DType::kBF16), {}).name.c_str(),
-                torch_ ? torch_->version().c_str() : "left out",
-                options_.rounds);
+    std::printf(
+        "%s, %d threads, %s / %s, PyTorch %s, medians of %d rounds\n",
+        backend_->device().name.c_str(), options_.threads,
+        backend_->Kernel(Op::kForward, Shape(DType::kF32), {}).name.c_str(),
+        backend_->Kernel(Op::kForward, Shape(DType::kBF16), {}).name.c_str(),
+        torch_ ? torch_->version().c_str() : "left out", options_.rounds);
     std::printf("%-34s %7s %-7s %-10s %7s  %5s  %4s\n", "", "ours", "", "peer",
                 "", "ratio", "bar");
     bool passed = true;
@@ -157,9 +155,9 @@ class Bench {
       std::unique_ptr<RandomAttention> attention;
       for (const Op op : {Op::kForward, Op::kBackward}) {
         char name[64];
-        std::snprintf(name, sizeof(name), "%-8s %s %ldh D%-3ld S%ld",
-                      Name(op), causal ? "causal" : "full  ", long{heads},
-                      long{dim}, long{len});
+        std::snprintf(name, sizeof(name), "%-8s %s %ldh D%-3ld S%ld", Name(op),
+                      causal ? "causal" : "full  ", long{heads}, long{dim},
+                      long{len});
         if (!Wanted(name)) continue;
         const AttentionShape shape =
             SelfAttention(len, heads, dim, DType::kF32, causal);
@@ -191,10 +189,9 @@ class Bench {
 
   // 16 bits against f32.
   bool Types() {
-    const bool dot = backend_->Kernel(Op::kForward, Shape(DType::kBF16), {})
-                         .name != backend_->Kernel(Op::kForward,
-                                                   Shape(DType::kF32), {})
-                                      .name;
+    const bool dot =
+        backend_->Kernel(Op::kForward, Shape(DType::kBF16), {}).name !=
+        backend_->Kernel(Op::kForward, Shape(DType::kF32), {}).name;
     bool passed = true;
     for (const int64_t dim : {64, 128}) {
       RandomAttention f32(SelfAttention(2048, 8, dim));
@@ -204,8 +201,8 @@ class Bench {
         attention.Run(Op::kForward, *stream_);
         for (const Op op : {Op::kForward, Op::kBackward}) {
           char name[64];
-          std::snprintf(name, sizeof(name), "%-8s %-4s 8h D%ld S2048",
-                        Name(op), Name(dtype), long{dim});
+          std::snprintf(name, sizeof(name), "%-8s %-4s 8h D%ld S2048", Name(op),
+                        Name(dtype), long{dim});
           if (!Wanted(name)) continue;
           Comparison c{name, "GFLOP/s", Ours(op, attention), {}};
           c.peers.push_back(
@@ -238,10 +235,9 @@ class Bench {
                           }},
                          .7});
       if (torch_ != nullptr && dtype == DType::kF32) {
-        c.peers.push_back(
-            {{"PyTorch", shape.kv_bytes(),
-              [&] { return torch_->Run(Op::kForward, shape); }},
-             0});
+        c.peers.push_back({{"PyTorch", shape.kv_bytes(),
+                            [&] { return torch_->Run(Op::kForward, shape); }},
+                           0});
       }
       passed = Compare(std::move(c)) && passed;
     }
@@ -285,11 +281,10 @@ class Bench {
                       });
                     }},
                    {}};
-      c.peers.push_back({{"one 512", work,
-                          [&, op] {
-                            return repeat([&] { one.Run(op, *stream_); });
-                          }},
-                         .8});
+      c.peers.push_back(
+          {{"one 512", work,
+            [&, op] { return repeat([&] { one.Run(op, *stream_); }); }},
+           .8});
       passed = Compare(std::move(c)) && passed;
     }
     return passed;

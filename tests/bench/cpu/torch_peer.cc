@@ -22,7 +22,8 @@ namespace {
 
 TorchPeer::TorchPeer(const std::string& python, int threads) {
   int to_child[2], from_child[2];
-  if (pipe2(to_child, O_CLOEXEC) || pipe2(from_child, O_CLOEXEC)) Die("no pipe");
+  if (pipe2(to_child, O_CLOEXEC) || pipe2(from_child, O_CLOEXEC))
+    Die("no pipe");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
@@ -30,9 +31,8 @@ TorchPeer::TorchPeer(const std::string& python, int threads) {
   const std::string count = std::to_string(threads);
   const char* argv[] = {python.c_str(), "-B", ATTND_TORCH_PEER, count.c_str(),
                         nullptr};
-  const int error =
-      posix_spawnp(&pid_, python.c_str(), &actions, nullptr,
-                   const_cast<char* const*>(argv), environ);
+  const int error = posix_spawnp(&pid_, python.c_str(), &actions, nullptr,
+                                 const_cast<char* const*>(argv), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) Die("its Python cannot be started");
   close(to_child[0]);
