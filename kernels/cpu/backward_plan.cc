@@ -43,8 +43,7 @@ struct SlabCut {
         fit, static_cast<double>(CeilDiv(kLeastSlabs, p.kv_heads)),
         static_cast<double>(CeilDiv(kMostSlabs, p.kv_heads))));
     blocks_a_slab = CeilDiv(blocks, std::min(blocks, slabs));
-    pack = blocks >= kBlocksToPackFor &&
-           p.group() * PackedRowsFloats(p, q_len) <= kWaveFloats;
+    pack = PacksFirst(p, blocks, p.group() * PackedRowsFloats(p, q_len));
   }
 
   int64_t slabs() const { return CeilDiv(blocks, blocks_a_slab); }

@@ -46,26 +46,32 @@ void FlashPlan::Place(float* memory) {
 
 namespace {
 
-// What a worker takes of its Scratch at most, in bytes.
-double WorkerBytes(Op op, const Problem& p) {
-  int64_t tokens = p.q_len;
-  for (const KvSegment& s : p.kv) tokens = std::max(tokens, s.len);
-  const double rows = static_cast<double>(tokens) * p.group();
-  const int64_t lanes =
-      CeilDiv(static_cast<int64_t>(std::min<double>(kMaxLaneTokens, rows)),
-              16) *
-      16;
-  const int64_t stream = std::min(kTileTokens, tokens);
-  const int64_t dims = TileStride(p.head_dim) + TileStride(p.value_dim);
-  // Tiles of scores; of forward Q, O and tiles of K and V; of backward K and V
-  // in two ways, their gradients, and tiles of Q, dO and dQ.
-  int64_t floats = 4 * stream * TileStride(lanes);
-  floats += op == Op::kForward
-                ? (2 * lanes + stream) * dims
-                : 3 * lanes * dims + PackedRowsFloats(p, stream) +
-                      stream * SlabStride(p);
-  return static_cast<double>(std::min(floats, Scratch::kCapacity)) *
-         sizeof(float);
+// Lanes of a task at most, whole vectors.
+int64_t MostLanes(int64_t tokens) {
+  return std::min(kMaxLaneTokens, CeilDiv(tokens, 16) * 16);
+}
+
+// What forward takes of a worker's Scratch at most, in floats.
+int64_t ForwardWorkerFloats(const Problem& p) {
+  const int64_t lanes = MostLanes(p.q_len * p.group());
+  const int64_t row = TileStride(lanes);
+  const int64_t k = TileStride(p.head_dim), v = TileStride(p.value_dim);
+  const int64_t q = std::max((p.head_dim + 3) * row, lanes * k);
+  // Tiles of K, V, scores and bias; Q, O and the softmax's state, of a few
+  // queries for each kv head.
+  const int64_t kv_heads =
+      lanes <= 16 ? std::min(p.kv_heads, kMostKvHeads) : 1;
+  return kTileTokens * (k + v + 2 * row) + kv_heads * (q + lanes * (v + 3));
+}
+
+int64_t BackwardWorkerFloats(const Problem& p) {
+  const int64_t lanes = MostLanes(PaddedKvLen(p));
+  const int64_t row = TileStride(lanes);
+  const int64_t k = TileStride(p.head_dim), v = TileStride(p.value_dim);
+  // K and V across the lanes; K along them and both gradients; tiles of scores,
+  // dP, dS and softcap's derivative; Q, dO and dQ.
+  return (p.head_dim + p.value_dim + 6) * row + lanes * (2 * k + v) +
+         kTileTokens * (4 * row + k) + PackedRowsFloats(p, kTileTokens);
 }
 
 // Tasks of the plan at most.
@@ -111,9 +117,13 @@ double WaveFloats(Op op, const Problem& p, int threads) {
 int64_t FlashScratchBytes(Op op, const Problem& p, int threads) {
   if (!HasOutputs(op, p)) return 0;
   const double tasks = Tasks(p);
-  const double bytes = std::min<double>(tasks, threads) * WorkerBytes(op, p) +
-                       WaveFloats(op, p, threads) * sizeof(float) +
-                       tasks * sizeof(FlashTask);
+  const int64_t worker = std::min(
+      Scratch::kCapacity,
+      op == Op::kForward ? ForwardWorkerFloats(p) : BackwardWorkerFloats(p));
+  const double floats =
+      std::min<double>(tasks, threads) * static_cast<double>(worker) +
+      WaveFloats(op, p, threads);
+  const double bytes = floats * sizeof(float) + tasks * sizeof(FlashTask);
   constexpr double kMost = 0x1p62;
   return static_cast<int64_t>(std::min(bytes, kMost));
 }

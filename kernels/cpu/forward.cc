@@ -92,11 +92,34 @@ void PackKv(const ForwardArgs& args, const FlashTask& task, Scratch& scratch) {
       {packed.v.row(task.first / Words::kElements), packed.v.stride});
 }
 
+// Memory for a tile, which blocks that take turns share.
+struct ForwardTiles {
+  bool in_place;
+  Tile k;          // words of [stream, head_dim]
+  Tile v;          // words of [stream, value_dim] along the tokens
+  Tile scores;     // [stream, lanes], then P, words along the tokens
+  Tile temporary;  // of the bias
+
+  template <class Words>
+  static ForwardTiles Take(const Problem& p, int64_t lanes, Scratch& scratch) {
+    ForwardTiles t;
+    t.in_place = Words::kElements == 1 && ReadsInPlace(p, lanes);
+    if (!t.in_place) {
+      t.k = TakeTile(scratch, kTileTokens, WordsOf<Words>(p.head_dim));
+      t.v = TakeTile(scratch, WordsOf<Words>(kTileTokens), p.value_dim);
+    }
+    const int64_t width = RoundUpToLanes(lanes);
+    t.scores = TakeTile(scratch, kTileTokens, width);
+    if (p.bias) t.temporary = TakeTile(scratch, kTileTokens, width);
+    return t;
+  }
+};
+
 // Queries across the lanes; K and V stream by.
 template <class Words>
 struct ForwardBlock {
   ForwardBlock(const ForwardArgs& args, const FlashTask& whole,
-               Scratch& scratch)
+               const ForwardTiles& tiles, Scratch& scratch)
       : args(args),
         task(whole),
         scratch(scratch),
@@ -104,15 +127,13 @@ struct ForwardBlock {
         kv_head(task.head / p.group()),
         lanes(scratch, task.head, task.heads, task.first, task.count),
         width(RoundUpToLanes(lanes.lanes())),
-        in_place(Words::kElements == 1 && ReadsInPlace(p, lanes.lanes())),
+        in_place(tiles.in_place),
         q(in_place ? TakeTile(scratch, lanes.lanes(), p.head_dim)
                    : TakeTile(scratch, WordsOf<Words>(p.head_dim) + 3, width)),
-        k(TakeTile(scratch, in_place ? 0 : kTileTokens,
-                   WordsOf<Words>(p.head_dim))),
-        v(TakeTile(scratch, in_place ? 0 : WordsOf<Words>(kTileTokens),
-                   p.value_dim)),
-        scores(TakeTile(scratch, kTileTokens, width)),
-        temporary(TakeTile(scratch, p.bias ? kTileTokens : 0, width)),
+        k(tiles.k),
+        v(tiles.v),
+        scores(tiles.scores),
+        temporary(tiles.temporary),
         acc(task.parts > 1 ? Partial(args, task, task.part).acc
                            : TakeTile(scratch, lanes.lanes(), p.value_dim)),
         state{scratch.Take(width), scratch.Take(width), scratch.Take(width)} {
@@ -273,20 +294,19 @@ struct ForwardBlock {
   const int64_t width;
   const bool in_place;
   const Tile q;          // words of [head_dim, lanes]; in place [lanes, ..]
-  const Tile k;          // words of [stream, head_dim]
-  const Tile v;          // words of [stream, value_dim] along the tokens
-  const Tile scores;     // [stream, lanes], then P, words along the tokens
-  const Tile temporary;  // of the bias
-  const Tile acc;        // [lanes, value_dim]
+  const Tile k, v, scores, temporary;
+  const Tile acc;  // [lanes, value_dim]
   const Softmax state;
 };
 
 template <class Words>
 void RunForward(const ForwardArgs& args, FlashTask task, Scratch& scratch) {
+  const auto tiles = ForwardTiles::Take<Words>(
+      args.problem, task.heads * task.count, scratch);
   std::vector<ForwardBlock<Words>> blocks;  // by kv head
   blocks.reserve(task.kv_heads);
   for (int64_t kv = 0; kv < task.kv_heads; ++kv) {
-    blocks.emplace_back(args, task, scratch);
+    blocks.emplace_back(args, task, tiles, scratch);
     blocks.back().PackLanes();
     task.head += args.problem.group();
     task.workspace += task.parts * task.part_floats;

@@ -11,8 +11,8 @@ using Kind = FlashTask::Kind;
 // Columns of a task at least, if it shares its rows' columns with others. Of a
 // few queries, whose tasks wait for memory, fewer are worth a task.
 constexpr int64_t kPartColumns = 1024, kFewQueriesColumns = 256;
-// Lanes and kv heads of a task that takes several kv heads.
-constexpr int64_t kFewQueries = 8, kMostKvHeads = 16;
+// Lanes of a task that takes several kv heads.
+constexpr int64_t kFewQueries = 8;
 // A sequence of fewer tasks has its columns shared out, among about so many.
 constexpr int64_t kFewTasks = 16, kManyTasks = 64;
 
@@ -46,8 +46,9 @@ struct RowBlocks {
     part_columns = few ? kFewQueriesColumns : kPartColumns;
     tasks = CeilDiv(q_len, size) * CeilDiv(p.kv_heads, kv_heads) *
             CeilDiv(p.group(), heads);
-    pack = kv_heads == 1 && tasks >= kBlocksToPackFor * p.kv_heads &&
-           PackedKvFloats(p, kv_len) <= kWaveFloats;
+    pack =
+        kv_heads == 1 && PacksFirst(p, tasks / std::max<int64_t>(1, p.kv_heads),
+                                    PackedKvFloats(p, kv_len));
   }
 
   // Tasks that share the columns of a block of rows.

@@ -12,11 +12,10 @@
 
 namespace attnd {
 
-// Memory of a wave, in floats, unless it would be too few tasks. More than that
-// is never packed for others.
+// Memory of a wave, in floats, unless it would be too few tasks.
 inline constexpr int64_t kWaveFloats = 16 << 20;
-// Blocks of lanes that make it worth packing what they all read.
-inline constexpr int64_t kBlocksToPackFor = 3;
+// KV heads of a task of a few queries at most.
+inline constexpr int64_t kMostKvHeads = 16;
 
 inline constexpr int64_t CeilDiv(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -34,6 +33,16 @@ inline int64_t BlockTokens(int64_t tokens, int64_t heads,
                            int64_t enough_tasks) {
   const bool few = heads * CeilDiv(tokens, kMaxLaneTokens) < enough_tasks;
   return EvenBlock(tokens, few ? kMaxLaneTokens / 2 : kMaxLaneTokens);
+}
+
+// Whether what `blocks` blocks of lanes all read is packed beforehand, as that
+// many floats: enough read it, it is not too much, and not mostly padding.
+inline bool PacksFirst(const Problem& p, int64_t blocks, int64_t floats) {
+  constexpr int64_t kEnoughBlocks = 3;
+  const int64_t packed = PackedFloats(p.dtype(), p.head_dim) +
+                         PackedFloats(p.dtype(), p.value_dim);
+  return blocks >= kEnoughBlocks && floats <= kWaveFloats &&
+         2 * packed <= 3 * (p.head_dim + p.value_dim);
 }
 
 // Calls block(first, count) for blocks of `size` that cover [0, tokens).

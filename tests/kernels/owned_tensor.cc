@@ -67,7 +67,7 @@ void OwnedTensor::Set(int64_t b, int64_t t, int64_t h, int64_t d,
 void OwnedTensor::Poison() { std::fill(bytes_.begin(), bytes_.end(), kPoison); }
 
 bool OwnedTensor::GapsIntact() const {
-  std::vector<uint8_t> rest = bytes_;
+  std::vector<uint8_t> rest = bytes();
   const int64_t size = SizeOf(dtype_);
   for (int64_t b = 0; b < batch_; ++b)
     for (int64_t t = 0; t < tokens_; ++t)

@@ -5,12 +5,31 @@
 // All of it is NaN until set, so that reading what must not be read shows, and
 // so does writing where nothing should be written.
 
+#include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 #include "kernels/attention.h"
 
 namespace attnd::testing {
+
+// Memory that begins with a cache line, as servers and frameworks allocate it.
+template <class T>
+struct CacheLines {
+  using value_type = T;
+  static constexpr std::align_val_t kLine{64};
+
+  CacheLines() = default;
+  template <class U>
+  CacheLines(const CacheLines<U>&) {}  // NOLINT: as std::allocator
+
+  T* allocate(size_t n) {
+    return static_cast<T*>(::operator new(n * sizeof(T), kLine));
+  }
+  void deallocate(T* memory, size_t) { ::operator delete(memory, kLine); }
+  bool operator==(const CacheLines&) const { return true; }
+};
 
 // [batch, tokens, heads, dim]
 class OwnedTensor {
@@ -34,7 +53,7 @@ class OwnedTensor {
   // All elements in the order [batch, tokens, heads, dim].
   std::vector<double> Values() const;
   // All memory, gaps included.
-  const std::vector<uint8_t>& bytes() const { return bytes_; }
+  std::vector<uint8_t> bytes() const { return {bytes_.begin(), bytes_.end()}; }
 
   int64_t batch() const { return batch_; }
   int64_t tokens() const { return tokens_; }
@@ -48,7 +67,7 @@ class OwnedTensor {
   int64_t batch_ = 0, tokens_ = 0, heads_ = 0, dim_ = 0;
   int64_t batch_stride_ = 0, token_stride_ = 0, head_stride_ = 0;
   int64_t first_ = 0;  // elements before the first
-  std::vector<uint8_t> bytes_;
+  std::vector<uint8_t, CacheLines<uint8_t>> bytes_;
 };
 
 // [batch, heads, len] f32: LSE and its kin.
@@ -70,7 +89,7 @@ class OwnedRows {
   void Poison() { tensor_.Poison(); }
   bool GapsIntact() const { return tensor_.GapsIntact(); }
   std::vector<double> Values() const { return tensor_.Values(); }
-  const std::vector<uint8_t>& bytes() const { return tensor_.bytes(); }
+  std::vector<uint8_t> bytes() const { return tensor_.bytes(); }
 
  private:
   OwnedTensor tensor_;

@@ -1,0 +1,126 @@
+// What is shared out among tasks: the columns of a few queries, the slabs of
+// backward, and waves of a group.
+
+#include <memory>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/flash_plan.h"
+#include "tests/kernels/accuracy.h"
+#include "tests/kernels/cpu/every_target.h"
+#include "tests/kernels/random_problem.h"
+
+namespace attnd {
+namespace {
+
+using testing::CheckBackward;
+using testing::CheckForward;
+using testing::ForwardOnly;
+using testing::OnEveryTarget;
+using testing::ProblemOptions;
+using testing::RandomProblem;
+
+// How many random problems; sanitizers run tens of times slower.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kProblems = 2;
+#else
+constexpr int kProblems = 12;
+#endif
+
+// A backend of two threads, which all the tests use.
+class CpuSplitTest : public ::testing::Test {
+ protected:
+  ::testing::AssertionResult Forward(const RandomProblem& problem) {
+    return CheckForward(problem, [&](const ForwardArgs& args) {
+      return stream_->Forward({&args, 1}, {});
+    });
+  }
+  ::testing::AssertionResult Backward(const RandomProblem& problem) {
+    return CheckBackward(problem, [&](const BackwardArgs& args) {
+      return stream_->Backward({&args, 1}, {});
+    });
+  }
+
+  const std::unique_ptr<Backend> backend_ =
+      CreateCpuBackend({.threads = 2}).value();
+  const std::unique_ptr<Stream> stream_ = backend_->NewStream().value();
+};
+
+// The most parts that any of the plan's tasks is one of.
+int64_t Parts(const FlashPlan& plan, FlashTask::Kind kind) {
+  int64_t parts = 0;
+  for (const FlashWave& wave : plan.waves) {
+    for (const std::vector<FlashTask>& tasks : wave.turns) {
+      for (const FlashTask& task : tasks) {
+        if (task.kind == kind) parts = std::max(parts, task.parts);
+      }
+    }
+  }
+  return parts;
+}
+int64_t ForwardParts(const RandomProblem& problem) {
+  auto out = problem.MakeForwardOutputs();
+  const ForwardArgs args = problem.Forward(out);
+  return Parts(PlanForward({&args, 1}, 2), FlashTask::Kind::kForward);
+}
+int64_t BackwardParts(const RandomProblem& problem) {
+  auto out = problem.MakeBackwardOutputs();
+  const BackwardArgs args = problem.Backward(out);
+  return Parts(PlanBackward({&args, 1}, 2), FlashTask::Kind::kSlab);
+}
+
+TEST_F(CpuSplitTest, ColumnsOfAFewQueriesAreSharedOut) {
+  ProblemOptions options = ForwardOnly();
+  options.max_q_len = 8;
+  options.max_kv_len = 1500;
+  options.max_kv_heads = 18;
+  options.max_batch = 2;
+  int64_t most = 0;
+  for (const int64_t dim : {0, 64, 128}) {
+    options.head_dim = options.value_dim = dim;
+    for (int seed = 0; seed < kProblems; ++seed) {
+      const RandomProblem problem(seed, options);
+      most = std::max(most, ForwardParts(problem));
+      OnEveryTarget([&] { ASSERT_TRUE(Forward(problem)); });
+    }
+  }
+  EXPECT_GT(most, 4);
+}
+
+TEST_F(CpuSplitTest, ColumnsOfOneHeadAreSharedOut) {
+  ProblemOptions options = ForwardOnly();
+  options.max_q_len = 300;
+  options.max_kv_len = 4000;
+  options.max_batch = options.max_kv_heads = 1;
+  options.max_dim = 40;
+  int64_t most = 0;
+  for (int seed = 0; seed < kProblems; ++seed) {
+    const RandomProblem problem(seed, options);
+    most = std::max(most, ForwardParts(problem));
+    OnEveryTarget([&] { ASSERT_TRUE(Forward(problem)); });
+  }
+  EXPECT_GT(most, 1);
+}
+
+TEST_F(CpuSplitTest, SlabsAddUpToDq) {
+  ProblemOptions options;
+  options.max_q_len = 200;
+  options.max_kv_len = 3000;
+  options.max_batch = 1;
+  options.max_kv_heads = 40;
+  options.max_group = 2;
+  options.max_dim = 24;
+  int64_t most = 0;
+  for (int seed = 0; seed < kProblems; ++seed) {
+    options.max_kv_heads = seed % 3 == 0 ? 40 : 2;
+    options.max_q_len = seed % 3 == 0 ? 20 : 200;
+    const RandomProblem problem(seed, options);
+    most = std::max(most, BackwardParts(problem));
+    OnEveryTarget([&] { ASSERT_TRUE(Backward(problem)); });
+  }
+  EXPECT_GT(most, 16);
+}
+
+}  // namespace
+}  // namespace attnd
