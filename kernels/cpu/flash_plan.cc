@@ -59,8 +59,7 @@ int64_t ForwardWorkerFloats(const Problem& p) {
   const int64_t q = std::max((p.head_dim + 3) * row, lanes * k);
   // Tiles of K, V, scores and bias; Q, O and the softmax's state, of a few
   // queries for each kv head.
-  const int64_t kv_heads =
-      lanes <= 16 ? std::min(p.kv_heads, kMostKvHeads) : 1;
+  const int64_t kv_heads = lanes <= 16 ? std::min(p.kv_heads, kMostKvHeads) : 1;
   return kTileTokens * (k + v + 2 * row) + kv_heads * (q + lanes * (v + 3));
 }
 

@@ -7,14 +7,11 @@
 //   --only=TEXT     comparisons whose names contain it
 //   --check         fails below the bars
 
-#include <cblas.h>
-
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <random>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +20,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/cpu/comparison.h"
+#include "tests/bench/cpu/machine_peers.h"
 #include "tests/bench/cpu/torch_peer.h"
 #include "tests/bench/random_attention.h"
 #include "tests/bench/stats.h"
@@ -44,59 +42,13 @@ const char* Name(DType dtype) {
   return dtype == DType::kF32 ? "f32" : dtype == DType::kF16 ? "f16" : "bf16";
 }
 
-class Sgemm {
- public:
-  double Run() {
-    return Time([&] {
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, kSize, kSize,
-                  kSize, 1, a_.data(), kSize, b_.data(), kSize, 0, c_.data(),
-                  kSize);
-    });
-  }
-  static constexpr double kFlops = 2.0 * 2048 * 2048 * 2048;
-
- private:
-  static constexpr int kSize = 2048;
-  static std::vector<float> Random() {
-    std::mt19937 random(2);
-    std::normal_distribution<float> normal;
-    std::vector<float> x(kSize * kSize);
-    for (float& v : x) v = normal(random);
-    return x;
-  }
-  std::vector<float> a_ = Random(), b_ = Random(), c_ = Random();
-};
-
-// Seconds in which `threads` add up all of the memory.
-double SumSeconds(const ConstTensorView& view, double bytes, int threads) {
-  const auto* words = static_cast<const uint64_t*>(view.data);
-  const auto count = static_cast<int64_t>(bytes / sizeof(uint64_t));
-  std::vector<uint64_t> sums(threads);
-  const auto add = [&](int t) {
-    uint64_t sum = 0;
-    for (int64_t i = t * count / threads; i < (t + 1) * count / threads; ++i) {
-      sum += words[i];
-    }
-    sums[t] = sum;
-  };
-  const double seconds = Time([&] {
-    std::vector<std::thread> workers;
-    for (int t = 1; t < threads; ++t) workers.emplace_back(add, t);
-    add(0);
-    for (std::thread& worker : workers) worker.join();
-  });
-  volatile uint64_t used = 0;
-  for (uint64_t sum : sums) used = used + sum;
-  return seconds;
-}
-
 class Bench {
  public:
   explicit Bench(const Options& options)
       : options_(options),
         backend_(Create(options.threads)),
-        stream_(std::move(backend_->NewStream()).value()) {
-    openblas_set_num_threads(options.threads);
+        stream_(std::move(backend_->NewStream()).value()),
+        sgemm_(options.threads) {
     if (!options.torch.empty()) {
       torch_ = std::make_unique<TorchPeer>(options.torch, options.threads);
     }
@@ -170,9 +122,9 @@ class Bench {
         if (heads > 1) {
           c.peers.push_back(
               {{"sgemm", Sgemm::kFlops, [&] { return sgemm_.Run(); }},
-               forward  ? causal ? .55 : .65
-               : causal ? 0
-                        : .5});
+               !forward ? .5
+               : causal ? .55
+                        : .65});
         }
         if (torch_ != nullptr) {
           const double bar = forward || heads > 1 ? 1.2 : 1.8;

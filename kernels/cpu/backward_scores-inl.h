@@ -1,9 +1,11 @@
-// What of backward is not a product. Compiled once per target.
-#if defined(ATTND_KERNELS_CPU_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ATTND_KERNELS_CPU_BACKWARD_INL_H_
-#undef ATTND_KERNELS_CPU_BACKWARD_INL_H_
+// What of backward is not a product: from scores to P and dS. Compiled once per
+// target.
+#if defined(ATTND_KERNELS_CPU_BACKWARD_SCORES_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef ATTND_KERNELS_CPU_BACKWARD_SCORES_INL_H_
+#undef ATTND_KERNELS_CPU_BACKWARD_SCORES_INL_H_
 #else
-#define ATTND_KERNELS_CPU_BACKWARD_INL_H_
+#define ATTND_KERNELS_CPU_BACKWARD_SCORES_INL_H_
 #endif
 
 #include <algorithm>
@@ -122,4 +124,4 @@ HWY_INLINE void ClearTile(Tile tile, int64_t rows, int64_t columns) {
 }  // namespace attnd
 HWY_AFTER_NAMESPACE();
 
-#endif  // ATTND_KERNELS_CPU_BACKWARD_INL_H_
+#endif  // ATTND_KERNELS_CPU_BACKWARD_SCORES_INL_H_

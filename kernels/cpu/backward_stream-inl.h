@@ -1,9 +1,10 @@
 // Q and dO as they stream by in backward. Compiled once per target.
-#if defined(ATTND_KERNELS_CPU_STREAM_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ATTND_KERNELS_CPU_STREAM_INL_H_
-#undef ATTND_KERNELS_CPU_STREAM_INL_H_
+#if defined(ATTND_KERNELS_CPU_BACKWARD_STREAM_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef ATTND_KERNELS_CPU_BACKWARD_STREAM_INL_H_
+#undef ATTND_KERNELS_CPU_BACKWARD_STREAM_INL_H_
 #else
-#define ATTND_KERNELS_CPU_STREAM_INL_H_
+#define ATTND_KERNELS_CPU_BACKWARD_STREAM_INL_H_
 #endif
 
 #include <cstdint>
@@ -131,4 +132,4 @@ struct Stream {
 }  // namespace attnd
 HWY_AFTER_NAMESPACE();
 
-#endif  // ATTND_KERNELS_CPU_STREAM_INL_H_
+#endif  // ATTND_KERNELS_CPU_BACKWARD_STREAM_INL_H_
