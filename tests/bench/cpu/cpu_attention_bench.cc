@@ -5,6 +5,7 @@
 //   --threads=N     of every side (default: all)
 //   --torch=PYTHON  a Python that has torch; without it PyTorch is left out
 //   --only=TEXT     comparisons whose names contain it
+//   --target=NAME   of the kernels: AVX3, AVX2, .. (default: the best)
 //   --check         fails below the bars
 
 #include <chrono>
@@ -18,12 +19,15 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/targets.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/cpu/comparison.h"
 #include "tests/bench/cpu/machine_peers.h"
 #include "tests/bench/cpu/torch_peer.h"
 #include "tests/bench/random_attention.h"
 #include "tests/bench/stats.h"
+// After targets.h, which decides what there is.
+#include "hwy/highway.h"
 
 namespace attnd::bench {
 namespace {
@@ -33,7 +37,7 @@ constexpr double kCancelBarMs = 100;
 struct Options {
   int rounds = 9;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
-  std::string torch, only;
+  std::string torch, only, target;
   bool check = false;
 };
 
@@ -289,6 +293,17 @@ class Bench {
   Sgemm sgemm_;
 };
 
+// Has the kernels use an instruction set of Highway's; false if there is none
+// of that name.
+bool Choose(const std::string& target) {
+  for (const int64_t t : hwy::SupportedAndGeneratedTargets()) {
+    if (target != hwy::TargetName(t)) continue;
+    hwy::SetSupportedTargetsForTest(t);
+    return true;
+  }
+  return false;
+}
+
 // False if an argument is none of ours.
 bool Parse(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; ++i) {
@@ -306,6 +321,8 @@ bool Parse(int argc, char** argv, Options* options) {
       options->torch = torch;
     } else if (const char* only = value("--only=")) {
       options->only = only;
+    } else if (const char* target = value("--target=")) {
+      options->target = target;
     } else {
       return false;
     }
@@ -321,8 +338,13 @@ int main(int argc, char** argv) {
   if (!attnd::bench::Parse(argc, argv, &options)) {
     std::fprintf(stderr,
                  "usage: %s [--rounds=N] [--threads=N] [--torch=PYTHON] "
-                 "[--only=TEXT] [--check]; N at least 1\n",
+                 "[--only=TEXT] [--target=NAME] [--check]; N at least 1\n",
                  argv[0]);
+    return 2;
+  }
+  if (!options.target.empty() && !attnd::bench::Choose(options.target)) {
+    std::fprintf(stderr, "this machine has no kernels for %s\n",
+                 options.target.c_str());
     return 2;
   }
   const bool passed = attnd::bench::Bench(options).Run();
