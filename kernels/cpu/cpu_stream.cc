@@ -24,9 +24,26 @@ constexpr double kHelpFlops = 1e9;
 // backend's CostFlops measures more closely.
 constexpr double kReferenceSlowdown = 16;
 
+// Calls run(tasks) for the turns of the plan's waves.
+template <class Run>
+void ForEachTurn(const FlashPlan& plan, Run run) {
+  for (const FlashWave& wave : plan.waves) {
+    for (const std::vector<FlashTask>& tasks : wave.turns) run(tasks);
+  }
+}
+
+double TotalFlops(const FlashPlan& plan) {
+  double flops = 0;
+  ForEachTurn(plan, [&](const std::vector<FlashTask>& tasks) {
+    for (const FlashTask& task : tasks) flops += task.flops;
+  });
+  return flops;
+}
+
 // Tasks that a thread takes at a time: several if they are small, but few
 // enough that all threads end together. The largest task comes first.
-int64_t TasksAtOnce(const std::vector<FlashTask>& tasks, int threads) {
+int64_t TasksAtOnce(absl::Span<const FlashTask> tasks, int threads) {
+  if (tasks.empty()) return 1;
   constexpr int64_t kTimes = 8;  // that a thread takes some
   const double small = kInlineFlops / std::max(1.0, tasks.front().flops);
   const int64_t most = static_cast<int64_t>(tasks.size()) / (kTimes * threads);
@@ -45,16 +62,6 @@ class ScopedTimer {
   absl::Duration& total_;
   const Clock::time_point start_ = Clock::now();
 };
-
-double TotalFlops(const FlashPlan& plan) {
-  double flops = 0;
-  for (const FlashWave& wave : plan.waves) {
-    for (const auto& tasks : wave.turns) {
-      for (const FlashTask& task : tasks) flops += task.flops;
-    }
-  }
-  return flops;
-}
 
 // What the reference spends on a problem, in the fast kernels' FLOPs: it visits
 // every pair whatever the mask hides. A pair costs an exponential, a row and a
@@ -143,34 +150,34 @@ absl::Status CpuStream::RunFlash(FlashPlan& plan, RunTask run) {
     }
     plan.Place(reinterpret_cast<float*>(memory));
   }
-  const double flops = TotalFlops(plan);
-  for (const FlashWave& wave : plan.waves) {
-    for (const auto& tasks : wave.turns) RunTasks(tasks, flops, run);
+  if (const double flops = TotalFlops(plan); flops > kInlineFlops) {
+    RunOnPool(plan, flops <= kHelpFlops, run);
+  } else {
+    ForEachTurn(plan, [&](const std::vector<FlashTask>& tasks) {
+      for (const FlashTask& task : tasks) run(task, scratch_);
+    });
   }
   workspace_.Reset();
   return absl::OkStatus();
 }
 
-void CpuStream::RunTasks(const std::vector<FlashTask>& tasks, double flops,
-                         RunTask run) {
-  if (flops <= kInlineFlops) {
-    for (const FlashTask& task : tasks) run(task, scratch_);
-    return;
-  }
-  if (tasks.empty()) return;
+void CpuStream::RunOnPool(const FlashPlan& plan, bool help, RunTask run) {
   ThreadPool& pool = compute_.pool;
-  const auto count = static_cast<int64_t>(tasks.size());
-  const int64_t at_once = TasksAtOnce(tasks, pool.threads());
-  pool.ParallelFor((count + at_once - 1) / at_once, flops <= kHelpFlops,
-                   [&](int64_t i, int worker) {
-                     Scratch& scratch = worker == pool.threads()
-                                            ? scratch_
-                                            : compute_.scratch[worker];
-                     const int64_t end = std::min(count, (i + 1) * at_once);
-                     for (int64_t task = i * at_once; task < end; ++task) {
-                       run(tasks[task], scratch);
-                     }
-                   });
+  std::vector<absl::Span<const FlashTask>> batches;  // for a thread at a time
+  std::vector<int64_t> turns;                        // batches of each
+  ForEachTurn(plan, [&](absl::Span<const FlashTask> tasks) {
+    const size_t before = batches.size();
+    const size_t at_once = TasksAtOnce(tasks, pool.threads());
+    for (size_t i = 0; i < tasks.size(); i += at_once) {
+      batches.push_back(tasks.subspan(i, at_once));
+    }
+    turns.push_back(static_cast<int64_t>(batches.size() - before));
+  });
+  pool.ParallelFor(turns, help, [&](int64_t batch, int worker) {
+    const bool here = worker == pool.threads();
+    Scratch& scratch = here ? scratch_ : compute_.scratch[worker];
+    for (const FlashTask& task : batches[batch]) run(task, scratch);
+  });
 }
 
 absl::Status CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
@@ -214,7 +221,7 @@ void CpuStream::RunReference(double flops, int64_t tasks,
   if (flops <= kInlineFlops) {
     for (int64_t i = 0; i < tasks; ++i) run(i, compute_.pool.threads());
   } else {
-    compute_.pool.ParallelFor(tasks, flops <= kHelpFlops, run);
+    compute_.pool.ParallelFor({tasks}, flops <= kHelpFlops, run);
   }
 }
 

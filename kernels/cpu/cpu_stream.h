@@ -53,7 +53,7 @@ class CpuStream : public Stream {
   // Runs the plan's tasks on the pool, or here if they are over before it wakes
   // up. RESOURCE_EXHAUSTED without having begun.
   absl::Status RunFlash(FlashPlan& plan, RunTask run);
-  void RunTasks(const std::vector<FlashTask>& tasks, double flops, RunTask run);
+  void RunOnPool(const FlashPlan& plan, bool help, RunTask run);
   absl::Status FlashForward(absl::Span<const ForwardArgs> group);
   absl::Status FlashBackward(absl::Span<const BackwardArgs> group);
   // The same for a group of the reference that costs `flops` in all, of which

@@ -21,18 +21,32 @@ ThreadPool::~ThreadPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::ParallelFor(int64_t tasks, bool help, Task run) {
-  if (tasks <= 0) return;
-  Job job{.run = run, .tasks = tasks, .done = {}};
+void ThreadPool::ParallelFor(absl::Span<const int64_t> turns, bool help,
+                             Task run) {
+  Job job{.run = run, .turns = turns, .changed = {}};
   std::unique_lock<std::mutex> lock(mutex_);
-  jobs_.push_back(&job);
-  work_.notify_all();
-  if (help) {
-    while (job.next < job.tasks) RunOne(job, threads(), lock);
+  OpenTurn(job);
+  while (!job.ended()) {
+    if (help && job.has_task()) {
+      RunOne(job, threads(), lock);
+    } else {
+      job.changed.wait(lock);
+    }
   }
-  job.done.wait(lock,
-                [&] { return job.next == job.tasks && job.running == 0; });
   jobs_.erase(std::remove(jobs_.begin(), jobs_.end(), &job), jobs_.end());
+}
+
+void ThreadPool::OpenTurn(Job& job) {
+  while (!job.has_task() && !job.turns.empty()) {
+    job.open += job.turns.front();
+    job.turns.remove_prefix(1);
+  }
+  if (!job.has_task()) return;
+  // It is still there if its caller has taken the last tasks of a turn.
+  if (std::find(jobs_.begin(), jobs_.end(), &job) == jobs_.end()) {
+    jobs_.push_back(&job);
+  }
+  work_.notify_all();
 }
 
 void ThreadPool::RunOne(Job& job, int worker,
@@ -42,8 +56,11 @@ void ThreadPool::RunOne(Job& job, int worker,
   lock.unlock();
   job.run(task, worker);
   lock.lock();
+  --job.running;
+  if (!job.turn_ended()) return;
+  OpenTurn(job);
   // The caller may return, and the job be gone, once this is unlocked.
-  if (--job.running == 0 && job.next == job.tasks) job.done.notify_one();
+  job.changed.notify_one();
 }
 
 void ThreadPool::Work(int worker) {
@@ -54,8 +71,8 @@ void ThreadPool::Work(int worker) {
     if (jobs_.empty()) return;
     Job& job = *jobs_.front();
     jobs_.pop_front();
-    if (job.next == job.tasks) continue;  // its caller took the last one
-    if (job.next + 1 < job.tasks) jobs_.push_back(&job);
+    if (!job.has_task()) continue;  // its caller took the last one
+    if (job.next + 1 < job.open) jobs_.push_back(&job);
     RunOne(job, worker, lock);
   }
 }

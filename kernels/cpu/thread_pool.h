@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "absl/types/span.h"
 
 namespace attnd {
 
@@ -34,23 +35,32 @@ class ThreadPool {
   int threads() const { return static_cast<int>(threads_.size()); }
 
   // Runs every task once, started in ascending order, and returns when all
-  // have ended. Must not be called from a task.
+  // have ended. `turns` has the number of tasks of each turn, one after
+  // another: none starts before all of the turn before have ended. Must not be
+  // called from a task.
   //
   // With `help` the caller takes tasks too: a short job then never waits for
   // the tasks of a long one to end before it begins. A long job should not: its
   // caller would compete with the threads that talk to clients.
-  void ParallelFor(int64_t tasks, bool help, Task run);
+  void ParallelFor(absl::Span<const int64_t> turns, bool help, Task run);
 
  private:
   struct Job {
     Task run;
-    int64_t tasks;
-    int64_t next = 0;  // the first task that nobody has taken
+    absl::Span<const int64_t> turns;  // those that are yet to open
+    int64_t next = 0;                 // the first task that nobody has taken
+    int64_t open = 0;                 // the end of the turn
     int64_t running = 0;
-    std::condition_variable done;
+    std::condition_variable changed;  // the turn, or the job has ended
+
+    bool has_task() const { return next < open; }
+    bool turn_ended() const { return !has_task() && running == 0; }
+    bool ended() const { return turn_ended() && turns.empty(); }
   };
 
   void Work(int worker);
+  // Once a turn has ended: lets threads take the tasks of the next one.
+  void OpenTurn(Job& job);
   // Takes the job's next task and runs it unlocked.
   void RunOne(Job& job, int worker, std::unique_lock<std::mutex>& lock);
 

@@ -230,7 +230,7 @@ TEST(CpuStreamBusyTest, SmallGroupsNeedNoThreadOfThePool) {
   std::latch busy(1), small_done(1);
   std::thread caller([&] {
     // Holds the only thread until all the small groups have ended.
-    compute.pool.ParallelFor(1, false, [&](int64_t, int) {
+    compute.pool.ParallelFor({1}, false, [&](int64_t, int) {
       busy.count_down();
       small_done.wait();
     });

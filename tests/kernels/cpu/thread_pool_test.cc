@@ -1,6 +1,8 @@
 #include "kernels/cpu/thread_pool.h"
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <latch>
 #include <set>
 #include <thread>
@@ -18,21 +20,56 @@ TEST(ThreadPoolTest, RunsEveryTaskOnce) {
   for (int threads : {1, 2, 3, 7}) {
     ThreadPool pool(threads);
     std::vector<int> runs(1000, 0);  // a task touches only its own
-    pool.ParallelFor(1000, false, [&](int64_t task, int) { ++runs[task]; });
+    pool.ParallelFor({1000}, false, [&](int64_t task, int) { ++runs[task]; });
     EXPECT_THAT(runs, Each(1));
   }
 }
 
+TEST(ThreadPoolTest, StartsATurnWhenTheOneBeforeHasEnded) {
+  constexpr int64_t kTurns[] = {5, 0, 1, 30, 0, 0, 7, 0};
+  constexpr int64_t kEnds[] = {5, 6, 36, 43};
+  for (const bool help : {false, true}) {
+    ThreadPool pool(3);
+    for (int job = 0; job < 200; ++job) {
+      std::atomic<int64_t> ended{0};
+      std::vector<int> runs(43, 0);
+      pool.ParallelFor(kTurns, help, [&](int64_t task, int) {
+        const auto turn =
+            std::upper_bound(std::begin(kEnds), std::end(kEnds), task);
+        EXPECT_GE(ended, turn == std::begin(kEnds) ? 0 : turn[-1]);
+        ++runs[task];
+        ++ended;
+      });
+      ASSERT_THAT(runs, Each(1));
+    }
+  }
+}
+
+TEST(ThreadPoolTest, AJobWaitsForItsTurnWhileOthersRun) {
+  ThreadPool pool(2);
+  std::latch small_done(1);
+  std::thread caller([&] {
+    // The second turn waits for a task of the first, which waits for the small
+    // job, which needs the other thread.
+    pool.ParallelFor({1, 3}, false, [&](int64_t task, int) {
+      if (task == 0) small_done.wait();
+    });
+  });
+  pool.ParallelFor({1}, false, [&](int64_t, int) { small_done.count_down(); });
+  caller.join();
+}
+
 TEST(ThreadPoolTest, RunsNothingForNoTasks) {
   ThreadPool pool(2);
-  pool.ParallelFor(0, false, [](int64_t, int) { FAIL(); });
+  pool.ParallelFor({}, false, [](int64_t, int) { FAIL(); });
+  pool.ParallelFor({0}, false, [](int64_t, int) { FAIL(); });
 }
 
 TEST(ThreadPoolTest, GivesAWorkerOneTaskAtATime) {
   constexpr int kThreads = 3;
   ThreadPool pool(kThreads);
   std::vector<int64_t> sums(kThreads, 0);  // unguarded: a race if shared
-  pool.ParallelFor(5000, false, [&](int64_t task, int worker) {
+  pool.ParallelFor({5000}, false, [&](int64_t task, int worker) {
     ASSERT_GE(worker, 0);
     ASSERT_LT(worker, kThreads);
     sums[worker] += task;
@@ -44,7 +81,7 @@ TEST(ThreadPoolTest, RunsOnAllThreadsAtOnce) {
   constexpr int kThreads = 4;
   ThreadPool pool(kThreads);
   std::latch all(kThreads);  // passed only when all four are inside
-  pool.ParallelFor(kThreads, false,
+  pool.ParallelFor({kThreads}, false,
                    [&](int64_t, int) { all.arrive_and_wait(); });
 }
 
@@ -55,7 +92,7 @@ TEST(ThreadPoolTest, SharesItsThreadsBetweenCallers) {
   for (int caller = 0; caller < 4; ++caller) {
     callers.emplace_back([&] {
       for (int job = 0; job < 50; ++job) {
-        pool.ParallelFor(20, false, [&](int64_t task, int) { sum += task; });
+        pool.ParallelFor({20}, false, [&](int64_t task, int) { sum += task; });
       }
     });
   }
@@ -68,14 +105,14 @@ TEST(ThreadPoolTest, ACallerThatHelpsNeedsNoThreadOfThePool) {
   std::latch busy(1), small_done(1);
   std::thread caller([&] {
     // Holds the only thread until the small job has ended.
-    pool.ParallelFor(1, false, [&](int64_t, int) {
+    pool.ParallelFor({1}, false, [&](int64_t, int) {
       busy.count_down();
       small_done.wait();
     });
   });
   busy.wait();
   int runs = 0;
-  pool.ParallelFor(10, true, [&](int64_t, int worker) {
+  pool.ParallelFor({10}, true, [&](int64_t, int worker) {
     EXPECT_EQ(worker, pool.threads());
     ++runs;
   });
@@ -87,10 +124,10 @@ TEST(ThreadPoolTest, ACallerThatHelpsNeedsNoThreadOfThePool) {
 TEST(ThreadPoolTest, AHelpingCallerSharesTheWork) {
   ThreadPool pool(2);
   std::latch all(3);  // passed only when both threads and the caller are in
-  pool.ParallelFor(3, true, [&](int64_t, int) { all.arrive_and_wait(); });
+  pool.ParallelFor({3}, true, [&](int64_t, int) { all.arrive_and_wait(); });
   for (int job = 0; job < 500; ++job) {
     std::vector<int> runs(7, 0);
-    pool.ParallelFor(7, true, [&](int64_t task, int) { ++runs[task]; });
+    pool.ParallelFor({7}, true, [&](int64_t task, int) { ++runs[task]; });
     ASSERT_THAT(runs, Each(1));
   }
 }
@@ -103,13 +140,13 @@ TEST(ThreadPoolTest, ASmallJobEndsWhileALongOneRuns) {
   std::thread caller([&] {
     // Its tasks go on until the small job has ended, so it could never end
     // were the small one made to wait for it.
-    pool.ParallelFor(1'000'000, false, [&](int64_t task, int) {
+    pool.ParallelFor({1'000'000}, false, [&](int64_t task, int) {
       if (task == 0) started.count_down();
       if (small_done) ++after;
     });
   });
   started.wait();
-  pool.ParallelFor(1, false, [&](int64_t, int) { small_done = true; });
+  pool.ParallelFor({1}, false, [&](int64_t, int) { small_done = true; });
   caller.join();
   EXPECT_GT(after, 0);
 }
