@@ -5,7 +5,7 @@
 #include "kernels/give_way.h"
 
 namespace attnd {
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads) : cores_(threads) {
   threads_.reserve(threads);
   for (int worker = 0; worker < threads; ++worker) {
     threads_.emplace_back([this, worker] { Work(worker); });
@@ -54,6 +54,7 @@ void ThreadPool::RunOne(Job& job, int worker,
   const int64_t task = job.next++;
   ++job.running;
   lock.unlock();
+  if (worker < threads()) cores_.Compute(worker);
   job.run(task, worker);
   lock.lock();
   --job.running;
@@ -67,7 +68,10 @@ void ThreadPool::Work(int worker) {
   BecomeComputeThread();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    work_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    if (jobs_.empty()) {
+      cores_.Rest(worker);
+      work_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    }
     if (jobs_.empty()) return;
     Job& job = *jobs_.front();
     jobs_.pop_front();

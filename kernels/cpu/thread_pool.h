@@ -14,6 +14,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "kernels/cpu/core_spread.h"
 
 namespace attnd {
 
@@ -67,6 +68,7 @@ class ThreadPool {
   std::mutex mutex_;
   std::condition_variable work_;
   std::deque<Job*> jobs_;  // those with tasks to take, in turn
+  CoreSpread cores_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
