@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/cpu/flash_plan.h"
@@ -10,8 +12,8 @@ namespace {
 using Kind = FlashTask::Kind;
 
 // Slabs that a sequence has, over all kv heads: the most, and however much
-// memory they take.
-constexpr int64_t kMostSlabs = 32, kLeastSlabs = 4;
+// memory they take. A slab has about so many columns at least.
+constexpr int64_t kMostSlabs = 32, kLeastSlabs = 4, kSlabColumns = 96;
 
 // What one slab of a kv head takes at most, in floats.
 double SlabFloats(const Problem& p, int64_t q_len) {
@@ -19,36 +21,44 @@ double SlabFloats(const Problem& p, int64_t q_len) {
          static_cast<double>(SlabStride(p));
 }
 
-// Columns across the lanes at a time. With larger dims than these, tiles of the
-// most lanes would not stay in the cache.
-int64_t SlabBlock(const Problem& p, int64_t kv_len) {
-  constexpr int64_t kSmallDims = 160;
-  return p.head_dim + p.value_dim > kSmallDims
-             ? EvenBlock(kv_len, kMaxLaneTokens / 2)
-             : BlockTokens(kv_len, p.kv_heads, kMostSlabs);
-}
-
 // How a kv head's columns are cut.
 struct SlabCut {
-  int64_t block;   // columns at a time
-  int64_t blocks;  // of all columns
-  int64_t blocks_a_slab;
+  int64_t columns;  // of a slab
+  int64_t block;    // of those at a time
+  int64_t slabs;
+  bool sums;  // several blocks add to dQ
   bool pack;  // Q and dO beforehand
 
   SlabCut(const Problem& p, int64_t q_len, int64_t kv_len) {
-    block = SlabBlock(p, kv_len);
-    blocks = CeilDiv(kv_len, block);
-    const double fit = kWaveFloats / SlabFloats(p, q_len);
-    const auto slabs = static_cast<int64_t>(std::clamp<double>(
-        fit, static_cast<double>(CeilDiv(kLeastSlabs, p.kv_heads)),
-        static_cast<double>(CeilDiv(kMostSlabs, p.kv_heads))));
-    blocks_a_slab = CeilDiv(blocks, std::min(blocks, slabs));
-    pack = PacksFirst(p, blocks, p.group() * PackedRowsFloats(p, q_len));
+    const int64_t packed = p.group() * PackedRowsFloats(p, q_len);
+    columns = CeilDiv(CeilDiv(kv_len, Most(p, q_len, kv_len, packed)), 16) * 16;
+    block = EvenBlock(std::min(columns, kv_len), MostLanes(p));
+    slabs = CeilDiv(kv_len, columns);
+    sums = kv_len > block;
+    pack = PacksFirst(p, CeilDiv(kv_len, block), packed);
   }
 
-  int64_t slabs() const { return CeilDiv(blocks, blocks_a_slab); }
-  // A single block adds up nothing.
-  bool sums() const { return blocks > 1; }
+ private:
+  // Slabs at most: a power of two, as threads mostly are, so that the last ones
+  // end together.
+  static int64_t Most(const Problem& p, int64_t q_len, int64_t kv_len,
+                      int64_t packed) {
+    const double fit =
+        static_cast<double>(kWaveFloats - packed) / SlabFloats(p, q_len);
+    const double most = std::clamp<double>(
+        fit, static_cast<double>(CeilDiv(kLeastSlabs, p.kv_heads)),
+        static_cast<double>(CeilDiv(kMostSlabs, p.kv_heads)));
+    return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(
+        std::min<double>(most, CeilDiv(kv_len, kSlabColumns)))));
+  }
+
+  // Columns across the lanes at a time, at most. With larger dims tiles of the
+  // most lanes would not stay in the cache.
+  static int64_t MostLanes(const Problem& p) {
+    constexpr int64_t kSmallDims = 160;
+    return p.head_dim + p.value_dim > kSmallDims ? kFewLaneTokens
+                                                 : kMaxLaneTokens;
+  }
 };
 
 // Appends the slabs of a kv head and returns what their sums take, in floats.
@@ -56,14 +66,14 @@ int64_t AppendSlabs(const Sequence& sequence, const SlabCut& cut, bool dq,
                     std::vector<Piece>* pieces, std::vector<Slab>* slabs) {
   const Problem& p = sequence.problem();
   int64_t floats = 0;
-  ForEachBlock(KvLen(p, sequence.b()), cut.block * cut.blocks_a_slab,
+  ForEachBlock(KvLen(p, sequence.b()), cut.columns,
                [&](int64_t first, int64_t count) {
                  sequence.Pieces(first, count, pieces);
                  Interval rows = sequence.RowsThatSee(*pieces);
                  if (rows.empty()) rows = {0, 0};
                  rows.lo -= rows.lo % 2;  // two rows may share a word
                  slabs->push_back({{first, first + count}, rows, floats});
-                 if (!dq || !cut.sums()) return;
+                 if (!dq || !cut.sums) return;
                  floats += p.group() * rows.size() * SlabStride(p);
                });
   return floats;
@@ -125,7 +135,7 @@ void PlanSlabs(const Sequence& sequence, FlashTask task, bool dq,
       builder->Add(PlanBuilder::kCompute, slab_task);
     }
     // A single block's task writes dQ itself.
-    if (dq && cut.sums()) {
+    if (dq && cut.sums) {
       PlanRowTasks(sequence, task, Kind::kSum, PlanBuilder::kFinish, builder);
     }
   }
@@ -146,12 +156,12 @@ PlanUnits BackwardUnits(const Problem& p, int64_t q_len, int64_t kv_len) {
   const SlabCut cut(p, q_len, kv_len);
   PlanUnits units;
   units.count = p.kv_heads;
-  units.tasks = cut.slabs();
+  units.tasks = cut.slabs;
   if (cut.pack) {
     units.floats += static_cast<double>(p.group() * PackedRowsFloats(p, q_len));
   }
-  if (cut.sums()) {
-    units.floats += static_cast<double>(cut.slabs()) * SlabFloats(p, q_len);
+  if (cut.sums) {
+    units.floats += static_cast<double>(cut.slabs) * SlabFloats(p, q_len);
   }
   return units;
 }

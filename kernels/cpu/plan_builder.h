@@ -27,12 +27,15 @@ inline int64_t EvenBlock(int64_t tokens, int64_t most) {
   return std::min(most, CeilDiv(even, 16) * 16);
 }
 
+// Lane tokens at a time, at most, where shorter blocks are wanted.
+inline constexpr int64_t kFewLaneTokens = 128;
+
 // Lane tokens of a task, for `heads` heads of `tokens` each. Long blocks read
 // the stream side less often, shorter ones give more tasks to share out.
 inline int64_t BlockTokens(int64_t tokens, int64_t heads,
                            int64_t enough_tasks) {
   const bool few = heads * CeilDiv(tokens, kMaxLaneTokens) < enough_tasks;
-  return EvenBlock(tokens, few ? kMaxLaneTokens / 2 : kMaxLaneTokens);
+  return EvenBlock(tokens, few ? kFewLaneTokens : kMaxLaneTokens);
 }
 
 // Whether what `blocks` blocks of lanes all read is packed beforehand, as that
