@@ -58,9 +58,11 @@ int64_t ForwardWorkerFloats(const Problem& p) {
   const int64_t k = TileStride(p.head_dim), v = TileStride(p.value_dim);
   const int64_t q = std::max((p.head_dim + 3) * row, lanes * k);
   // Tiles of K, V, scores and bias; Q, O and the softmax's state, of a few
-  // queries for each kv head.
+  // queries for each kv head, with scores of its own.
   const int64_t kv_heads = lanes <= 16 ? std::min(p.kv_heads, kMostKvHeads) : 1;
-  return kTileTokens * (k + v + 2 * row) + kv_heads * (q + lanes * (v + 3));
+  const int64_t head =
+      q + lanes * (v + 3) + (lanes <= 16 ? kTileTokens * row : 0);
+  return kTileTokens * (k + v + 2 * row) + kv_heads * head;
 }
 
 int64_t BackwardWorkerFloats(const Problem& p) {

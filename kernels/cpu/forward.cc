@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hwy/highway.h"
+#include "kernels/cpu/decode_block-inl.h"
 #include "kernels/cpu/forward_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -34,17 +35,15 @@ void PackKv(const ForwardArgs& args, const FlashTask& task, Scratch& scratch) {
 }
 
 template <class Words>
-void RunForward(const ForwardArgs& args, FlashTask task, Scratch& scratch) {
+void RunForward(const ForwardArgs& args, const FlashTask& task,
+                Scratch& scratch) {
   const auto tiles =
       ForwardTiles::Take<Words>(args.problem, task.heads * task.count, scratch);
   std::vector<ForwardBlock<Words>> blocks;  // by kv head
   blocks.reserve(task.kv_heads);
-  for (int64_t kv = 0; kv < task.kv_heads; ++kv) {
-    blocks.emplace_back(args, task, tiles, scratch);
-    blocks.back().PackLanes();
-    task.head += args.problem.group();
-    task.workspace += task.parts * task.part_floats;
-  }
+  ForEachKvHead(args.problem, task, [&](const FlashTask& head) {
+    blocks.emplace_back(args, head, tiles, scratch);
+  });
   TileWalk walk(scratch.sequence, task.first, task.first + task.count - 1,
                 task.columns);
   Prefetcher prefetch;
@@ -68,6 +67,40 @@ void RunForward(const ForwardArgs& args, FlashTask task, Scratch& scratch) {
   for (const ForwardBlock<Words>& block : blocks) block.Finish();
 }
 
+void RunDecode(const ForwardArgs& args, const FlashTask& task,
+               Scratch& scratch) {
+  const Problem& p = args.problem;
+  const int64_t width = RoundUpToLanes(task.heads * task.count);
+  const Tile temporary = TakeTile(scratch, p.bias ? kTileTokens : 0, width);
+  std::vector<DecodeBlock> blocks;  // by kv head
+  blocks.reserve(task.kv_heads);
+  ForEachKvHead(p, task, [&](const FlashTask& head) {
+    blocks.emplace_back(args, head, temporary, scratch);
+  });
+  TileWalk walk(scratch.sequence, task.first, task.first + task.count - 1,
+                task.columns);
+  bool first = true;
+  walk.Next(&scratch.pieces);
+  while (!scratch.pieces.empty()) {
+    if (!Proceed(p)) return;
+    walk.Next(&scratch.next_pieces);
+    const auto rows = [&](ConstTensorView KvSegment::*which) {
+      return TokenRows(scratch.sequence, scratch.pieces, scratch.next_pieces,
+                       which);
+    };
+    const TokenRows k = rows(&KvSegment::k);
+    const TokenRows v = args.o ? rows(&KvSegment::v) : k;
+    WithElements(p.dtype(), [&](auto from) {
+      WithDotWords(p, [&](auto words) {
+        AddTileInPlace<decltype(words), decltype(from)>(blocks, k, v, first);
+      });
+    });
+    scratch.pieces.swap(scratch.next_pieces);
+    first = false;
+  }
+  for (const DecodeBlock& block : blocks) block.Finish();
+}
+
 }  // namespace
 
 void RunPackKvTask(const ForwardArgs& args, const FlashTask& task,
@@ -82,7 +115,7 @@ void RunForwardTask(const ForwardArgs& args, const FlashTask& task,
   scratch.Begin();
   scratch.sequence.Reset(args.problem, task.b);
   if (ReadsInPlace(args.problem, task.heads * task.count)) {
-    return RunForward<F32Words>(args, task, scratch);
+    return RunDecode(args, task, scratch);
   }
   WithWords(args.problem, [&](auto words) {
     RunForward<decltype(words)>(args, task, scratch);

@@ -1,4 +1,4 @@
-// One block of queries in forward. Compiled once per target.
+// A block of many queries in forward. Compiled once per target.
 #if defined(ATTND_KERNELS_CPU_FORWARD_BLOCK_INL_H_) == \
     defined(HWY_TARGET_TOGGLE)
 #ifdef ATTND_KERNELS_CPU_FORWARD_BLOCK_INL_H_
@@ -7,66 +7,18 @@
 #define ATTND_KERNELS_CPU_FORWARD_BLOCK_INL_H_
 #endif
 
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/decode-inl.h"
 #include "kernels/cpu/flash_plan.h"
-#include "kernels/cpu/softmax-inl.h"
+#include "kernels/cpu/prefetcher.h"
+#include "kernels/cpu/query_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {
 namespace HWY_NAMESPACE {
-
-// O = accumulator / sum (E9), LSE (E7); 0 and -inf for a query that saw
-// nothing. What a query's sum becomes is then undefined.
-HWY_INLINE void WriteOutput(const ForwardArgs& args, const LaneRows& lanes,
-                            const Softmax& state, Tile acc) {
-  const F32 d;
-  const int64_t b = lanes.b();
-  const int64_t dim = args.problem.value_dim;
-  if (args.lse) {
-    lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
-      const float sum = state.sum[lane];
-      RowAt(args.lse, b, head)[q_row] =
-          sum == 0 ? -kInf : state.max[lane] + std::log(sum);
-    });
-  }
-  if (!args.o) return;
-  for (int64_t i = 0; i < lanes.lanes(); i += kLanes) {
-    const Vf sum = hn::Load(d, state.sum + i);
-    hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, state.sum + i);
-  }
-  lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
-    float* row = acc.row(lane);
-    float factor = state.sum[lane];
-    if (factor == kInf) {
-      std::fill_n(row, dim, 0.0f);
-      factor = 1;
-    }
-    StoreRow(row, factor, dim, args.o.dtype, RowAt(args.o, b, q_row, head));
-  });
-}
-
-// What a task leaves in the workspace when it is one of several that see
-// different columns.
-struct Partial {
-  Tile acc;  // [lanes, value_dim]
-  float* max;
-  float* sum;
-
-  Partial(const ForwardArgs& args, const FlashTask& task, int64_t part)
-      : acc{task.workspace + part * task.part_floats,
-            TileStride(args.problem.value_dim)} {
-    const int64_t lanes = task.heads * task.count;
-    max = acc.row(lanes);
-    sum = max + (lanes + 15) / 16 * 16;
-  }
-};
 
 // K and V of all of a sequence's own tokens, packed for whoever needs them.
 template <class Words>
@@ -81,7 +33,6 @@ struct PackedKv {
 
 // Memory for a tile, which blocks that take turns share.
 struct ForwardTiles {
-  bool in_place;
   Tile k;          // words of [stream, head_dim]
   Tile v;          // words of [stream, value_dim] along the tokens
   Tile scores;     // [stream, lanes], then P, words along the tokens
@@ -89,51 +40,27 @@ struct ForwardTiles {
 
   template <class Words>
   static ForwardTiles Take(const Problem& p, int64_t lanes, Scratch& scratch) {
-    ForwardTiles t;
-    t.in_place = Words::kElements == 1 && ReadsInPlace(p, lanes);
-    if (!t.in_place) {
-      t.k = TakeTile(scratch, kTileTokens, WordsOf<Words>(p.head_dim));
-      t.v = TakeTile(scratch, WordsOf<Words>(kTileTokens), p.value_dim);
-    }
     const int64_t width = RoundUpToLanes(lanes);
+    ForwardTiles t;
+    t.k = TakeTile(scratch, kTileTokens, WordsOf<Words>(p.head_dim));
+    t.v = TakeTile(scratch, WordsOf<Words>(kTileTokens), p.value_dim);
     t.scores = TakeTile(scratch, kTileTokens, width);
     if (p.bias) t.temporary = TakeTile(scratch, kTileTokens, width);
     return t;
   }
 };
 
-// Queries across the lanes; K and V stream by.
+// Queries whose K and V stream by in packed tiles.
 template <class Words>
-struct ForwardBlock {
-  ForwardBlock(const ForwardArgs& args, const FlashTask& whole,
+struct ForwardBlock : QueryBlock {
+  ForwardBlock(const ForwardArgs& args, const FlashTask& task,
                const ForwardTiles& tiles, Scratch& scratch)
-      : args(args),
-        task(whole),
-        scratch(scratch),
-        p(args.problem),
-        kv_head(task.head / p.group()),
-        lanes(scratch, task.head, task.heads, task.first, task.count),
-        width(RoundUpToLanes(lanes.lanes())),
-        in_place(tiles.in_place),
-        q(in_place ? TakeTile(scratch, lanes.lanes(), p.head_dim)
-                   : TakeTile(scratch, WordsOf<Words>(p.head_dim) + 3, width)),
+      : QueryBlock(args, task, tiles.scores, tiles.temporary, scratch),
+        q(TakeTile(scratch, WordsOf<Words>(p.head_dim) + 3, width)),
         k(tiles.k),
-        v(tiles.v),
-        scores(tiles.scores),
-        temporary(tiles.temporary),
-        acc(task.parts > 1 ? Partial(args, task, task.part).acc
-                           : TakeTile(scratch, lanes.lanes(), p.value_dim)),
-        state{scratch.Take(width), scratch.Take(width), scratch.Take(width)} {
-    state.Clear(width);
-  }
-
-  void PackLanes() const {
-    const auto rows = lanes.RowsOf(p.q);
-    if (in_place) {
-      PackRows<Words>(lanes.lanes(), p.head_dim, p.q.dtype, rows, q);
-    } else {
-      PackColumns<Words>(lanes.lanes(), p.head_dim, p.q.dtype, rows, q);
-    }
+        v(tiles.v) {
+    PackColumns<Words>(lanes.lanes(), p.head_dim, p.q.dtype, lanes.RowsOf(p.q),
+                       q);
   }
 
   auto RowsOf(ConstTensorView KvSegment::*which) const {
@@ -190,29 +117,9 @@ struct ForwardBlock {
                                    {.factor = p.scale, .prefetch = prefetch});
   }
 
-  // (E2), (E21)
-  void ChangeScores(int64_t tokens) const {
-    SaturateScores(p.scale, tokens, width, scores);
-    if (p.softcap) Softcap(*p.softcap, tokens, width, scores, nullptr);
-    if (p.bias) lanes.AddBias(scores, temporary, tokens);
-    lanes.ApplyMask(scores);
-  }
-
   // Adds the tokens of scratch.pieces to O and the softmax's state.
   void AddTile(int64_t tokens, bool first, Prefetcher& prefetch) const {
     const float* row_scale = first ? nullptr : state.rescale;
-    if (in_place) {
-      WithElements(p.dtype(), [&](auto from) {
-        DotsInPlace<decltype(from)>(scratch, kv_head, lanes.lanes(), width, q,
-                                    scores, prefetch);
-        ChangeScores(tokens);
-        UpdateSoftmax<Words>(tokens, 0, width, scores, state);
-        if (!args.o) return;
-        AddInPlace<decltype(from)>(scratch, kv_head, lanes.lanes(), scores,
-                                   row_scale, acc);
-      });
-      return;
-    }
     const ConstTile k = KTile(tokens);
     if (p.softcap || p.bias || !KeepsRange(p.scale) || lanes.Masks()) {
       AddScores(k, tokens, 0, width, &prefetch);
@@ -232,6 +139,17 @@ struct ForwardBlock {
         {.row_scale = row_scale, .prefetch = &prefetch});
   }
 
+  // Of a piece's rows one by one, unless they follow one another.
+  void PrefetchRows(const ConstTensorView& view, const Piece& piece,
+                    int64_t dim, Prefetcher& prefetch) const {
+    const bool one = view.token_stride == dim;
+    const int64_t rows = one ? 1 : piece.count;
+    const int64_t bytes = (one ? piece.count : 1) * dim * SizeOf(view.dtype);
+    for (int64_t t = 0; t < rows; ++t) {
+      prefetch.Add(RowAt(view, task.b, piece.first + t, kv_head), bytes);
+    }
+  }
+
   // Has the rows of `pieces` fetched during the next AddTile.
   void Prefetch(const std::vector<Piece>& pieces, Prefetcher& prefetch) const {
     prefetch.Clear();
@@ -246,44 +164,16 @@ struct ForwardBlock {
     } else {
       for (const Piece& piece : pieces) {
         const KvSegment& s = scratch.sequence.kv(piece.segment);
-        for (int64_t t = piece.first; t < piece.first + piece.count; ++t) {
-          prefetch.Add(RowAt(s.k, task.b, t, kv_head),
-                       p.head_dim * SizeOf(p.dtype()));
-          if (!args.o) continue;
-          prefetch.Add(RowAt(s.v, task.b, t, kv_head),
-                       p.value_dim * SizeOf(p.dtype()));
-        }
+        PrefetchRows(s.k, piece, p.head_dim, prefetch);
+        if (args.o) PrefetchRows(s.v, piece, p.value_dim, prefetch);
       }
     }
-    prefetch.SpreadOver(
-        in_place ? kTileTokens / 2
-                 : GemmBlocks(kTileTokens, width) +
-                       GemmBlocks(lanes.lanes(), RoundUpToLanes(p.value_dim)));
+    prefetch.SpreadOver(GemmBlocks(kTileTokens, width) +
+                        GemmBlocks(lanes.lanes(), RoundUpToLanes(p.value_dim)));
   }
 
-  // What all tiles have given.
-  void Finish() const {
-    if (task.parts == 1) {
-      WriteOutput(args, lanes, state, acc);
-    } else {
-      const Partial partial(args, task, task.part);
-      std::copy_n(state.max, lanes.lanes(), partial.max);
-      std::copy_n(state.sum, lanes.lanes(), partial.sum);
-    }
-  }
-
-  const ForwardArgs& args;
-  const FlashTask task;
-  Scratch& scratch;
-  const Problem& p;
-  const int64_t kv_head;
-  const LaneRows lanes;
-  const int64_t width;
-  const bool in_place;
-  const Tile q;  // words of [head_dim, lanes]; in place [lanes, ..]
-  const Tile k, v, scores, temporary;
-  const Tile acc;  // [lanes, value_dim]
-  const Softmax state;
+  const Tile q;     // words of [head_dim, lanes]
+  const Tile k, v;  // of the blocks that take turns
 };
 
 }  // namespace HWY_NAMESPACE

@@ -13,8 +13,9 @@ using Kind = FlashTask::Kind;
 constexpr int64_t kPartColumns = 1024, kFewQueriesColumns = 256;
 // Lanes of a task that takes several kv heads.
 constexpr int64_t kFewQueries = 8;
-// A sequence of fewer tasks has its columns shared out, among about so many.
-constexpr int64_t kFewTasks = 16, kManyTasks = 64;
+// A sequence of fewer tasks has its columns shared out, among about so many;
+// among fewer of a few queries, as reading ahead begins anew in each.
+constexpr int64_t kFewTasks = 16, kManyTasks = 64, kFewQueriesTasks = 32;
 
 // Of a task's part: O, and the softmax's maximum and sum.
 int64_t PartFloats(const Problem& p, int64_t lanes) {
@@ -27,6 +28,12 @@ int64_t PackedKvFloats(const Problem& p, int64_t kv_len) {
                          PackedFloats(p.dtype(), p.value_dim));
 }
 
+// Whether every tile of K and V can be read where it lies.
+bool KvLiesAsTiles(const Problem& p) {
+  return p.kv.size() == 1 && LiesAsTile(p.kv[0].k, p.head_dim) &&
+         LiesAsTile(p.kv[0].v, p.value_dim);
+}
+
 // Blocks of q rows. A few rows leave lanes empty, which more q heads of the
 // same kv head then fill: they share K and V.
 struct RowBlocks {
@@ -34,7 +41,7 @@ struct RowBlocks {
   int64_t heads;     // q heads
   int64_t kv_heads;  // whose tiles take turns
   int64_t tasks;     // of the sequence, unless columns are shared out
-  int64_t part_columns;
+  int64_t part_columns, most_parts;
   bool pack;  // K and V beforehand
 
   RowBlocks(const Problem& p, int64_t q_len, int64_t kv_len) {
@@ -43,19 +50,19 @@ struct RowBlocks {
                                 p.group());
     const bool few = p.group() * q_len <= kFewQueries;
     kv_heads = few ? std::min(p.kv_heads, kMostKvHeads) : 1;
-    part_columns = few ? kFewQueriesColumns : kPartColumns;
     tasks = CeilDiv(q_len, size) * CeilDiv(p.kv_heads, kv_heads) *
             CeilDiv(p.group(), heads);
-    pack =
-        kv_heads == 1 && PacksFirst(p, tasks / std::max<int64_t>(1, p.kv_heads),
-                                    PackedKvFloats(p, kv_len));
+    part_columns = few ? kFewQueriesColumns : kPartColumns;
+    most_parts = CeilDiv(few ? kFewQueriesTasks : kManyTasks, tasks);
+    pack = kv_heads == 1 && !KvLiesAsTiles(p) &&
+           PacksFirst(p, tasks / std::max<int64_t>(1, p.kv_heads),
+                      PackedKvFloats(p, kv_len));
   }
 
   // Tasks that share the columns of a block of rows.
   int64_t Parts(int64_t columns) const {
     if (tasks >= kFewTasks) return 1;
-    return std::clamp<int64_t>(columns / part_columns, 1,
-                               CeilDiv(kManyTasks, tasks));
+    return std::clamp<int64_t>(columns / part_columns, 1, most_parts);
   }
 };
 

@@ -49,6 +49,7 @@ struct ConstTile {
   ConstTile(Tile tile) : data(tile.data), stride(tile.stride) {}  // NOLINT
 
   const float* row(int64_t r) const { return data + r * stride; }
+  ConstTile from(int64_t c) const { return {data + c, stride}; }
 };
 
 // How A [m, k] lies in memory. Its elements are broadcast one at a time, so
@@ -67,9 +68,9 @@ struct GemmOutput {
 // One register block: kRows rows, kVectors vectors of C. Every element is one
 // chain of multiply-adds over k in ascending order whatever the block's size,
 // so a row's result never depends on its neighbours.
-template <class Words, AOrder kOrder, int kRows, int kVectors, class FromB>
+template <class Words, AOrder kOrder, int kRows, int kVectors>
 HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
-                          const typename FromB::T* HWY_RESTRICT b, int64_t ldb,
+                          const float* HWY_RESTRICT b, int64_t ldb,
                           float* HWY_RESTRICT c, int64_t ldc,
                           const GemmOutput& out, int64_t row) {
   const F32 d;
@@ -83,7 +84,7 @@ HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
     Vf bv[kVectors];
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
-      bv[v] = FromB()(b + i * ldb + v * kLanes);
+      bv[v] = hn::Load(d, b + i * ldb + v * kLanes);
     }
     HWY_UNROLL(16)
     for (int r = 0; r < kRows; ++r) {
@@ -114,16 +115,15 @@ HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
 }
 
 // All rows of one panel of kVectors vectors: B's panel stays in the L1 cache.
-template <class Words, AOrder kOrder, int kVectors, class FromB>
-HWY_NOINLINE void GemmPanel(int64_t m, int64_t k, ConstTile a,
-                            const typename FromB::T* b, int64_t ldb, Tile c,
-                            const GemmOutput& out) {
+template <class Words, AOrder kOrder, int kVectors>
+HWY_NOINLINE void GemmPanel(int64_t m, int64_t k, ConstTile a, ConstTile b,
+                            Tile c, const GemmOutput& out) {
   constexpr int kRows = BlockRows(kVectors);
   const auto block = [&](auto rows, int64_t row) {
     if (out.prefetch != nullptr) out.prefetch->Step();
-    GemmBlock<Words, kOrder, rows(), kVectors, FromB>(
-        k, kOrder == AOrder::kRowMajor ? a.row(row) : a.data + row, a.stride, b,
-        ldb, c.row(row), c.stride, out, row);
+    GemmBlock<Words, kOrder, rows(), kVectors>(
+        k, kOrder == AOrder::kRowMajor ? a.row(row) : a.data + row, a.stride,
+        b.data, b.stride, c.row(row), c.stride, out, row);
   };
   int64_t row = 0;
   for (; row + kRows <= m; row += kRows) {
@@ -147,44 +147,41 @@ HWY_INLINE void ForEachPanel(int64_t width, Run run) {
   }
 }
 
+// Calls run(constant) for a panel's number of vectors.
+template <class Run>
+HWY_INLINE void WithVectors(int64_t vectors, Run run) {
+  const auto with = [&](auto constant) {
+    if constexpr (constant() <= kMaxVectors) run(constant);
+  };
+  switch (vectors) {
+    case 4:
+      return with(std::integral_constant<int, 4>());
+    case 3:
+      return with(std::integral_constant<int, 3>());
+    case 2:
+      return with(std::integral_constant<int, 2>());
+    default:
+      return with(std::integral_constant<int, 1>());
+  }
+}
+
 // Register blocks, and with them prefetcher's steps, of a product.
 HWY_INLINE int64_t GemmBlocks(int64_t m, int64_t n) {
   const int64_t panels = (n / kLanes + kMaxVectors - 1) / kMaxVectors;
   return panels * (m / BlockRows(kMaxVectors) + 1);
 }
 
-// C [m, n] from A [m, k words] in kOrder and B [k words, n], whose rows lie ldb
-// apart, in memory that FromB reads; C row-major. n is a multiple of kLanes;
-// rows of C are aligned to 64 bytes.
-template <class Words, AOrder kOrder, class FromB>
-HWY_INLINE void GemmWith(int64_t m, int64_t n, int64_t k, ConstTile a,
-                         const typename FromB::T* b, int64_t ldb, Tile c,
-                         const GemmOutput& out) {
-  ForEachPanel(n, [&](int64_t column, int64_t vectors) {
-    const auto panel = [&](auto width) {
-      if constexpr (width() <= kMaxVectors) {
-        GemmPanel<Words, kOrder, width(), FromB>(m, k, a, b + column, ldb,
-                                                 c.from(column), out);
-      }
-    };
-    switch (vectors) {
-      case 4:
-        return panel(std::integral_constant<int, 4>());
-      case 3:
-        return panel(std::integral_constant<int, 3>());
-      case 2:
-        return panel(std::integral_constant<int, 2>());
-      default:
-        return panel(std::integral_constant<int, 1>());
-    }
-  });
-}
-
-// The same of a B that is a tile too.
+// C [m, n] from A [m, k words] in kOrder and B [k words, n]; C row-major. n is
+// a multiple of kLanes; rows of B and C are aligned to 64 bytes.
 template <class Words, AOrder kOrder>
 HWY_INLINE void Gemm(int64_t m, int64_t n, int64_t k, ConstTile a, ConstTile b,
                      Tile c, const GemmOutput& out) {
-  GemmWith<Words, kOrder, FromTile>(m, n, k, a, b.data, b.stride, c, out);
+  ForEachPanel(n, [&](int64_t column, int64_t vectors) {
+    WithVectors(vectors, [&](auto width) {
+      GemmPanel<Words, kOrder, width()>(m, k, a, b.from(column), c.from(column),
+                                        out);
+    });
+  });
 }
 
 }  // namespace HWY_NAMESPACE

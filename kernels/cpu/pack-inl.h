@@ -101,20 +101,17 @@ HWY_INLINE auto KvRows(const Sequence& sequence,
   });
 }
 
-// The same tile where it lies, if that is as good as packed: f32, aligned, one
-// row right after the other.
+// The same tile where it lies, if that is as good as packed.
 template <class Words>
 HWY_INLINE std::optional<ConstTile> TileInPlace(
     const Sequence& sequence, const std::vector<Piece>& pieces,
     ConstTensorView KvSegment::*which, int64_t kv_head, int64_t dim) {
   const Piece& piece = pieces.front();
   const ConstTensorView& view = sequence.kv(piece.segment).*which;
-  if (Words::kElements > 1 || pieces.size() > 1 || view.dtype != DType::kF32 ||
-      view.token_stride != dim || dim % 16 != 0) {
+  if (Words::kElements > 1 || pieces.size() > 1 || !LiesAsTile(view, dim)) {
     return std::nullopt;
   }
   const std::byte* row = RowAt(view, sequence.b(), piece.first, kv_head);
-  if (reinterpret_cast<uintptr_t>(row) % 64 != 0) return std::nullopt;
   return ConstTile(reinterpret_cast<const float*>(row), dim);
 }
 

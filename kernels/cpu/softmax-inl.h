@@ -101,6 +101,46 @@ HWY_INLINE void UpdateSoftmax(int64_t tokens, int64_t first, int64_t width,
   }
 }
 
+// The same for a few queries, `lanes` of which kLanes is a multiple: scores
+// [tokens, lanes] lie without gaps, so that a vector holds several tokens. Up
+// to the next multiple of kLanes they are overwritten.
+HWY_INLINE void UpdateDenseSoftmax(int64_t tokens, int64_t lanes, float* scores,
+                                   const Softmax& state) {
+  const F32 d;
+  HWY_ALIGN float max[kLanes], sum[kLanes];
+  const auto for_each = [lanes](auto run) {
+    for (int64_t i = 0; i < kLanes; ++i) run(i, i % lanes);
+  };
+  const int64_t count = tokens * lanes;
+  const int64_t padded = RoundUpToLanes(count);
+  std::fill(scores + count, scores + padded, -kInf);
+  for_each([&](int64_t i, int64_t l) { max[i] = state.max[l]; });
+  Vf most = hn::Load(d, max);
+  for (int64_t i = 0; i < padded; i += kLanes) {
+    most = hn::Max(most, hn::Load(d, scores + i));
+  }
+  hn::Store(most, d, max);
+  for (int64_t i = lanes; i < kLanes; ++i) {
+    max[i % lanes] = std::max(max[i % lanes], max[i]);
+  }
+  for_each([&](int64_t i, int64_t l) { max[i] = max[l]; });
+  const Vf base = BaseOf(hn::Load(d, max));
+  Vf total = hn::Zero(d);
+  for (int64_t i = 0; i < padded; i += kLanes) {
+    const Vf p = ExpNonPositive(d, hn::Sub(hn::Load(d, scores + i), base));
+    total = hn::Add(total, p);
+    hn::Store(p, d, scores + i);
+  }
+  hn::Store(total, d, sum);
+  for (int64_t i = lanes; i < kLanes; ++i) sum[i % lanes] += sum[i];
+  hn::Store(ExpNonPositive(d, hn::Sub(hn::Load(d, state.max), base)), d,
+            state.rescale);
+  for (int64_t l = 0; l < lanes; ++l) {
+    state.max[l] = max[l];
+    state.sum[l] = state.sum[l] * state.rescale[l] + sum[l];
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace attnd
 HWY_AFTER_NAMESPACE();

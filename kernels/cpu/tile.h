@@ -152,6 +152,17 @@ auto* RowAt(const BasicTensorView<Void>& view, int64_t b, int64_t token,
               head * view.head_stride);
 }
 
+// Whether any head's rows are a tile where they lie, as good as packed: f32,
+// aligned, one right after the other.
+inline bool LiesAsTile(const ConstTensorView& view, int64_t dim) {
+  constexpr int64_t kLine = 64;  // bytes
+  constexpr int64_t kFloats = kLine / sizeof(float);
+  return view.dtype == DType::kF32 && view.token_stride == dim &&
+         dim % kFloats == 0 && view.batch_stride % kFloats == 0 &&
+         view.head_stride % kFloats == 0 &&
+         reinterpret_cast<uintptr_t>(view.data) % kLine == 0;
+}
+
 template <typename Float>
 Float* RowAt(const BasicRowView<Float>& view, int64_t b, int64_t head) {
   return view.data + b * view.batch_stride + head * view.head_stride;

@@ -27,14 +27,6 @@ using F32 = hn::CappedTag<float, 16>;
 using Vf = hn::Vec<F32>;
 inline constexpr int64_t kLanes = hn::MaxLanes(F32());
 
-// A vector of words of a tile.
-struct FromTile {
-  using T = float;
-  HWY_INLINE Vf operator()(const T* from) const {
-    return hn::Load(F32(), from);
-  }
-};
-
 // One f32 to a word.
 struct F32Words {
   static constexpr int64_t kElements = 1;

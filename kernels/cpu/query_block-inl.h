@@ -1,0 +1,140 @@
+// A block of queries in forward, whatever its K and V lie in. Compiled once per
+// target.
+#if defined(ATTND_KERNELS_CPU_QUERY_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTND_KERNELS_CPU_QUERY_BLOCK_INL_H_
+#undef ATTND_KERNELS_CPU_QUERY_BLOCK_INL_H_
+#else
+#define ATTND_KERNELS_CPU_QUERY_BLOCK_INL_H_
+#endif
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kernels/cpu/flash_plan.h"
+#include "kernels/cpu/softmax-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace attnd {
+namespace HWY_NAMESPACE {
+
+// O = accumulator / sum (E9), LSE (E7); 0 and -inf for a query that saw
+// nothing. What a query's sum becomes is then undefined.
+HWY_INLINE void WriteOutput(const ForwardArgs& args, const LaneRows& lanes,
+                            const Softmax& state, Tile acc) {
+  const F32 d;
+  const int64_t b = lanes.b();
+  const int64_t dim = args.problem.value_dim;
+  if (args.lse) {
+    lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
+      const float sum = state.sum[lane];
+      RowAt(args.lse, b, head)[q_row] =
+          sum == 0 ? -kInf : state.max[lane] + std::log(sum);
+    });
+  }
+  if (!args.o) return;
+  for (int64_t i = 0; i < lanes.lanes(); i += kLanes) {
+    const Vf sum = hn::Load(d, state.sum + i);
+    hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, state.sum + i);
+  }
+  lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
+    float* row = acc.row(lane);
+    float factor = state.sum[lane];
+    if (factor == kInf) {
+      std::fill_n(row, dim, 0.0f);
+      factor = 1;
+    }
+    StoreRow(row, factor, dim, args.o.dtype, RowAt(args.o, b, q_row, head));
+  });
+}
+
+// What a task leaves in the workspace when it is one of several that see
+// different columns.
+struct Partial {
+  Tile acc;  // [lanes, value_dim]
+  float* max;
+  float* sum;
+
+  Partial(const ForwardArgs& args, const FlashTask& task, int64_t part)
+      : acc{task.workspace + part * task.part_floats,
+            TileStride(args.problem.value_dim)} {
+    const int64_t lanes = task.heads * task.count;
+    max = acc.row(lanes);
+    sum = max + (lanes + 15) / 16 * 16;
+  }
+};
+
+// Queries across the lanes, of one kv head: the state that a task keeps while
+// K and V stream by.
+struct QueryBlock {
+  // Takes memory for all but the tiles, [stream, lanes]: scores, and where
+  // there is a bias a temporary one.
+  QueryBlock(const ForwardArgs& args, const FlashTask& task, Tile scores,
+             Tile temporary, Scratch& scratch)
+      : args(args),
+        task(task),
+        scratch(scratch),
+        p(args.problem),
+        kv_head(task.head / p.group()),
+        lanes(scratch, task.head, task.heads, task.first, task.count),
+        width(RoundUpToLanes(lanes.lanes())),
+        scores(scores),
+        temporary(temporary),
+        acc(task.parts > 1 ? Partial(args, task, task.part).acc
+                           : TakeTile(scratch, lanes.lanes(), p.value_dim)),
+        state{scratch.Take(width), scratch.Take(width), scratch.Take(width)} {
+    state.Clear(width);
+  }
+
+  // What is done to scores one by one.
+  void ScaleScores(int64_t rows, int64_t columns, Tile tile) const {
+    SaturateScores(p.scale, rows, columns, tile);
+    if (p.softcap) Softcap(*p.softcap, rows, columns, tile, nullptr);
+  }
+  // (E2), (E21)
+  void ChangeScores(int64_t tokens) const {
+    ScaleScores(tokens, width, scores);
+    if (p.bias) lanes.AddBias(scores, temporary, tokens);
+    lanes.ApplyMask(scores);
+  }
+
+  // What all tiles have given.
+  void Finish() const {
+    if (task.parts == 1) {
+      WriteOutput(args, lanes, state, acc);
+    } else {
+      const Partial partial(args, task, task.part);
+      std::copy_n(state.max, lanes.lanes(), partial.max);
+      std::copy_n(state.sum, lanes.lanes(), partial.sum);
+    }
+  }
+
+  const ForwardArgs& args;
+  const FlashTask task;
+  Scratch& scratch;
+  const Problem& p;
+  const int64_t kv_head;
+  const LaneRows lanes;
+  const int64_t width;
+  const Tile scores;     // then P
+  const Tile temporary;  // of the bias
+  const Tile acc;        // [lanes, value_dim]
+  const Softmax state;
+};
+
+// Calls add(task) for each kv head of the task, as one of that head alone.
+template <class Add>
+HWY_INLINE void ForEachKvHead(const Problem& p, FlashTask task, Add add) {
+  for (int64_t kv = 0; kv < task.kv_heads; ++kv) {
+    add(task);
+    task.head += p.group();
+    task.workspace += task.parts * task.part_floats;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace attnd
+HWY_AFTER_NAMESPACE();
+
+#endif  // ATTND_KERNELS_CPU_QUERY_BLOCK_INL_H_
