@@ -59,12 +59,24 @@ HWY_INLINE V Exp(D d, V x) {
   return hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.7228391f)), inf, y);
 }
 
-// As Exp for x <= 0 or NaN, where nothing overflows.
+// As Exp for x <= 0 or NaN, where nothing overflows, in two thirds of its
+// multiplications: as 2^(x log2 e), whose reduction takes none. The relative
+// error is within 2.2e-7 + 8e-8 |x|, where x itself, a difference of scores, is
+// off by up to 6e-8 |x|.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpNonPositive(D d, V x) {
-  const ReducedExp<V> e = ReduceExp(d, x);
-  const V y = ScaleByPowerOf2(d, hn::Add(e.expm1, hn::Set(d, 1.0f)), e.shifted);
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365447f)), y);
+  const V magic = hn::Set(d, 12582912.0f);
+  const V y = hn::Mul(x, hn::Set(d, 1.44269504f));
+  const V shifted = hn::Add(y, magic);
+  const V r = hn::Sub(y, hn::Sub(shifted, magic));  // exact
+  // (2^r - 1) / r by Remez, 2^r to 9.2e-8.
+  V p = hn::MulAdd(hn::Set(d, 0.00132647273f), r, hn::Set(d, 0.00967151299f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.0555073358f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.240222424f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.693147004f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365447f)),
+                            ScaleByPowerOf2(d, p, shifted));
 }
 
 template <class V>
