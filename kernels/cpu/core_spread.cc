@@ -11,6 +11,7 @@ namespace attnd {
 void CoreSpread::Compute(int worker) {
   int core = sched_getcpu();
   if (Taken(core, worker)) {
+    Rest(worker);  // where it was before the system moved it is free too
     Move();
     core = sched_getcpu();
   }

@@ -1,5 +1,7 @@
 #include "kernels/cpu/core_spread.h"
 
+#include <vector>
+
 #include "gtest/gtest.h"
 
 #ifdef __linux__
@@ -45,6 +47,35 @@ TEST_F(CoreSpreadTest, OfTwoOnACoreTheSecondMoves) {
 
 TEST_F(CoreSpreadTest, TheCoreOfOneAtRestIsFree) {
   EXPECT_LE(TimesMoved(0, 1, true), 20);
+}
+
+void StayOn(int core) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(core, &only);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(only), &only), 0);
+}
+
+// Where the second one computed before is the only core that is free.
+TEST_F(CoreSpreadTest, OneThatTheSystemMovedMovesBack) {
+  std::vector<int> cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed_)) cores.push_back(core);
+  }
+  int moved = 0;
+  for (int i = 0; i < 100; ++i) {
+    const int workers = static_cast<int>(cores.size());
+    CoreSpread spread(workers);
+    for (int worker = 0; worker < workers; ++worker) {
+      StayOn(cores[worker]);
+      spread.Compute(worker);
+    }
+    StayOn(cores[0]);
+    sched_setaffinity(0, sizeof(allowed_), &allowed_);
+    spread.Compute(workers - 1);
+    if (sched_getcpu() == cores[workers - 1]) ++moved;
+  }
+  EXPECT_GE(moved, 80);
 }
 
 TEST_F(CoreSpreadTest, ChangesNoAffinity) {
