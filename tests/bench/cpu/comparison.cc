@@ -3,17 +3,31 @@
 #include <chrono>
 #include <cstdio>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include "tests/bench/stats.h"
 
 namespace attnd::bench {
 namespace {
 
-// After a rest, in which the threads of whoever ran before, which wait for more
-// work by spinning, go to sleep.
-double RunRested(const Side& side) {
+constexpr double kSettleSeconds = 0.06;
+
+// Seconds of a run, once the side has settled: after a rest, in which threads
+// of whoever ran before, which wait for more work by spinning, go to sleep, it
+// runs by itself until cores are awake and caches are its own. A long run does
+// all that in its first part.
+double RunSettled(const Side& side) {
   std::this_thread::sleep_for(std::chrono::milliseconds(40));
-  return side.run();
+  const auto for_a_while = [&] {
+    double seconds = 0;
+    int runs = 0;
+    for (; seconds < kSettleSeconds; ++runs) seconds += side.run();
+    return std::make_pair(seconds, runs);
+  };
+  auto [seconds, runs] = for_a_while();
+  if (runs > 1) std::tie(seconds, runs) = for_a_while();
+  return seconds / runs;
 }
 
 // Seconds of each side in each round, ours first.
@@ -22,11 +36,11 @@ std::vector<std::vector<double>> Measure(const Comparison& comparison,
   std::vector<const Side*> sides = {&comparison.ours};
   for (const Peer& peer : comparison.peers) sides.push_back(&peer.side);
   std::vector<std::vector<double>> seconds(sides.size());
-  for (const Side* side : sides) RunRested(*side);
+  for (const Side* side : sides) RunSettled(*side);
   for (int round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < sides.size(); ++i) {
       const size_t side = round % 2 == 0 ? i : sides.size() - 1 - i;
-      seconds[side].push_back(RunRested(*sides[side]));
+      seconds[side].push_back(RunSettled(*sides[side]));
     }
   }
   return seconds;

@@ -30,9 +30,9 @@ struct Comparison {
 };
 
 // Runs each comparison for `rounds` rounds after one to warm up, prints a line
-// for each peer and says whether every bar was met. A round runs all sides
-// once, every other round in reverse: what the machine does to one it does to
-// all. The ratio is the median over rounds.
+// for each peer and says whether every bar was met. A round times all sides
+// once, each settled, every other round in reverse: what the machine does to
+// one it does to all. The ratio is the median over rounds.
 bool RunComparisons(const std::vector<Comparison>& comparisons, int rounds);
 
 }  // namespace attnd::bench

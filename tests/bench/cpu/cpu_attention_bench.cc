@@ -1,5 +1,6 @@
 // cpu_attention_bench: the CPU kernels against OpenBLAS's sgemm, PyTorch's
-// attention and the memory's bandwidth, on the same threads, in turns.
+// attention, the processor's multiply-adds and the memory's bandwidth, on the
+// same threads, in turns.
 //
 //   --rounds=N      after one to warm up (default 9)
 //   --threads=N     of every side (default: all)
@@ -22,6 +23,7 @@
 #include "kernels/cpu/targets.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/cpu/comparison.h"
+#include "tests/bench/cpu/fma_peak.h"
 #include "tests/bench/cpu/machine_peers.h"
 #include "tests/bench/cpu/torch_peer.h"
 #include "tests/bench/random_attention.h"
@@ -104,7 +106,7 @@ class Bench {
             [&, op] { return Time([&] { attention.Run(op, *stream_); }); }};
   }
 
-  // f32 self-attention against sgemm and PyTorch.
+  // f32 self-attention against sgemm, PyTorch and the processor's peak.
   bool Products(int64_t len, int64_t heads, int64_t dim) {
     bool passed = true;
     for (const bool causal : {false, true}) {
@@ -137,7 +139,11 @@ class Bench {
                 [this, op, shape] { return torch_->Run(op, shape); }},
                bar});
         }
-        if (!c.peers.empty()) passed = Compare(std::move(c)) && passed;
+        c.peers.push_back(
+            {{"FMA peak", kFmaFlops * options_.threads,
+              [this] { return FmaPeakSeconds(options_.threads); }},
+             0});
+        passed = Compare(std::move(c)) && passed;
       }
     }
     return passed;
