@@ -108,8 +108,9 @@ HWY_INLINE void UpdateDenseSoftmax(int64_t tokens, int64_t lanes, float* scores,
                                    const Softmax& state) {
   const F32 d;
   HWY_ALIGN float max[kLanes], sum[kLanes];
-  const auto for_each = [lanes](auto run) {
-    for (int64_t i = 0; i < kLanes; ++i) run(i, i % lanes);
+  const int64_t mask = lanes - 1;  // a power of two, as kLanes is
+  const auto for_each = [mask](auto run) {
+    for (int64_t i = 0; i < kLanes; ++i) run(i, i & mask);
   };
   const int64_t count = tokens * lanes;
   const int64_t padded = RoundUpToLanes(count);
@@ -121,7 +122,7 @@ HWY_INLINE void UpdateDenseSoftmax(int64_t tokens, int64_t lanes, float* scores,
   }
   hn::Store(most, d, max);
   for (int64_t i = lanes; i < kLanes; ++i) {
-    max[i % lanes] = std::max(max[i % lanes], max[i]);
+    max[i & mask] = std::max(max[i & mask], max[i]);
   }
   for_each([&](int64_t i, int64_t l) { max[i] = max[l]; });
   const Vf base = BaseOf(hn::Load(d, max));
@@ -132,7 +133,7 @@ HWY_INLINE void UpdateDenseSoftmax(int64_t tokens, int64_t lanes, float* scores,
     hn::Store(p, d, scores + i);
   }
   hn::Store(total, d, sum);
-  for (int64_t i = lanes; i < kLanes; ++i) sum[i % lanes] += sum[i];
+  for (int64_t i = lanes; i < kLanes; ++i) sum[i & mask] += sum[i];
   hn::Store(ExpNonPositive(d, hn::Sub(hn::Load(d, state.max), base)), d,
             state.rescale);
   for (int64_t l = 0; l < lanes; ++l) {
