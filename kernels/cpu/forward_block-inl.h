@@ -111,10 +111,10 @@ struct ForwardBlock : QueryBlock {
 
   // (E1) for columns [first, first + count) of the tile.
   void AddScores(ConstTile k, int64_t tokens, int64_t first, int64_t count,
-                 Prefetcher* prefetch) const {
+                 Prefetcher& prefetch) const {
     Gemm<Words, AOrder::kRowMajor>(tokens, count, WordsOf<Words>(p.head_dim), k,
                                    q.from(first), scores.from(first),
-                                   {.factor = p.scale, .prefetch = prefetch});
+                                   {.factor = p.scale, .prefetch = &prefetch});
   }
 
   // Adds the tokens of scratch.pieces to O and the softmax's state.
@@ -122,13 +122,13 @@ struct ForwardBlock : QueryBlock {
     const float* row_scale = first ? nullptr : state.rescale;
     const ConstTile k = KTile(tokens);
     if (p.softcap || p.bias || !KeepsRange(p.scale) || lanes.Masks()) {
-      AddScores(k, tokens, 0, width, &prefetch);
+      AddScores(k, tokens, 0, width, prefetch);
       ChangeScores(tokens);
       UpdateSoftmax<Words>(tokens, 0, width, scores, state);
     } else {
       // The softmax of a panel finds its scores in the L1 cache.
       ForEachPanel(width, [&](int64_t column, int64_t vectors) {
-        AddScores(k, tokens, column, vectors * kLanes, &prefetch);
+        AddScores(k, tokens, column, vectors * kLanes, prefetch);
         UpdateSoftmax<Words>(tokens, column, vectors * kLanes, scores, state);
       });
     }

@@ -84,7 +84,7 @@ TEST_F(CoreSpreadTest, ChangesNoAffinity) {
   EXPECT_TRUE(CPU_EQUAL(&after, &allowed_));
 }
 
-TEST_F(CoreSpreadTest, MoreWorkersThanCoresStayWhereTheyAre) {
+TEST_F(CoreSpreadTest, MoreWorkersThanCoresChangeNoAffinity) {
   CoreSpread spread(CPU_COUNT(&allowed_) + 2);
   for (int worker = 0; worker < CPU_COUNT(&allowed_) + 2; ++worker) {
     spread.Compute(worker);
