@@ -6,6 +6,7 @@
 #include <cfloat>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/descriptor.h"
 #include "kernels/cuda/element.cuh"
@@ -38,7 +39,8 @@ struct ScoreRule {
   __device__ float Natural(float product, int64_t row,
                            int64_t bias_column) const {
     float x = scale * product;
-    // Out of f32's range, the largest of it: +inf would make NaN of a softmax.
+    // What leaves f32's range, as a product or scaled, is the largest of it:
+    // +inf would make NaN of a softmax.
     if (isinf(x)) x = copysignf(FLT_MAX, x);
     if (softcap != 0.0f) x = softcap * tanhf(x / softcap);
     if (bias != nullptr) {
@@ -62,11 +64,22 @@ struct ScoreRule {
   }
 };
 
+// Whether q . k of elements T can leave f32's range.
+template <class T>
+inline constexpr bool kProductsOverflow = !std::is_same_v<T, __half>;
+
 // Scores lose their meaning in the product of a factor and a sum where they are
 // as large as this, in units of log2. No score exceeds its row's LSE, and what
 // is far below has a P of 0.
 __device__ inline bool IsHuge(float lse) {
   return !(fabsf(lse) < 0x1p20f) && lse != INFINITY;
+}
+
+// `score`, or the row's LSE if that is below it. No score exceeds its LSE, but
+// of huge ones what forward and backward round differently may be of any size,
+// and P would be, too. NaN stays.
+__device__ inline float AtMostLse(float score, float lse) {
+  return score > lse ? lse : score;
 }
 
 // The rule for sequence b and q head h.

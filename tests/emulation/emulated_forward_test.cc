@@ -1,5 +1,6 @@
 // Forward on emulated GPUs, judged by float64: each test is one random problem.
 
+#include <cmath>
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -10,16 +11,25 @@
 #include "gtest/gtest.h"
 #include "tests/emulation/emulated_gpu.h"
 #include "tests/kernels/accuracy.h"
+#include "tests/kernels/cuda/dense_problem.h"
+#include "tests/kernels/jump_problem.h"
 #include "tests/kernels/random_problem.h"
 
 namespace attnd::emulation {
 namespace {
 
 using testing::CheckForward;
+using testing::DenseProblem;
+using testing::FallAt;
 using testing::ForwardOnly;
+using testing::JumpProblem;
+using testing::PeakAt;
 using testing::ProblemOptions;
 using testing::RandomProblem;
+using testing::RiseAt;
+using testing::Shares;
 using testing::Slack;
+using testing::StairsAt;
 
 // Problems for kernels that are built, seeds 0 to problems - 1.
 struct Family {
@@ -71,6 +81,18 @@ ProblemOptions DecodeParts() {
   options.masks = options.lens = false;
   return options;
 }
+
+// A kernel that is built, and how many columns it works on at once.
+struct JumpKernel {
+  std::string name;
+  cuda::Gpu gpu;
+  DType dtype;
+  int64_t dim, tile_columns, kv_len;
+
+  friend void PrintTo(const JumpKernel& kernel, std::ostream* out) {
+    *out << kernel.name;
+  }
+};
 
 std::vector<Family> Families() {
   constexpr DType kF16 = DType::kF16, kBF16 = DType::kBF16;
@@ -138,6 +160,87 @@ std::string Name(const ::testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Random, EmulatedForwardTest,
                          ::testing::ValuesIn(Cases()), Name);
+
+// Rows whose largest score jumps at a tile's first, middle or last column: by
+// sizes at which what was before the jump is as good as nothing in f32, but P
+// is still in its range, by smaller ones, and by larger ones.
+class EmulatedForwardJumpTest : public ::testing::TestWithParam<JumpKernel> {};
+
+TEST_P(EmulatedForwardJumpTest, EveryRowIsRight) {
+  const auto& [name, gpu_info, dtype, dim, tile, columns] = GetParam();
+  JumpProblem problem({dtype,
+                       dim,
+                       dim,
+                       columns,
+                       {5.5, 87.2, 87.4, 88.0, 88.6, 88.8, 127.0, 400.0},
+                       Shares(20)});
+  for (const std::vector<int>& levels :
+       {RiseAt(tile, columns), FallAt(tile, columns), PeakAt(tile, columns),
+        PeakAt(2 * tile - 1, columns), StairsAt(tile + tile / 2, columns)}) {
+    problem.SetLevels(levels);
+    EmulatedGpu gpu(gpu_info, 1);
+    const absl::Status status = gpu.Forward({&problem.args, 1});
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(problem.Check());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, EmulatedForwardJumpTest,
+    ::testing::Values(
+        JumpKernel{"Hopper64", kHopper, DType::kF16, 64, 128, 300},
+        JumpKernel{"HopperLong64", kHopper, DType::kF16, 64, 112, 1030},
+        JumpKernel{"Hopper128", kHopper, DType::kBF16, 128, 128, 300},
+        JumpKernel{"Hopper256", kHopper, DType::kBF16, 256, 64, 200},
+        JumpKernel{"Prefill64", kAmpere, DType::kF16, 64, 64, 200},
+        JumpKernel{"Float32", kAmpere, DType::kF32, 64, 64, 200}),
+    [](const auto& info) { return info.param.name; });
+
+// Rows all of whose products are below f32's range, which makes them -inf, as
+// masked scores are: they are all the same, not none.
+TEST(EmulatedForwardOverflowTest, ProductsBelowTheRangeShareAlike) {
+  constexpr double kSize = 0x1p65;
+  for (const JumpKernel& kernel :
+       {JumpKernel{"Hopper128", kHopper, DType::kBF16, 128, 128, 150},
+        JumpKernel{"Hopper256", kHopper, DType::kBF16, 256, 64, 150},
+        JumpKernel{"Prefill128", kAmpere, DType::kBF16, 128, 64, 150},
+        JumpKernel{"Float32", kAmpere, DType::kF32, 64, 64, 150}}) {
+    for (int64_t q_len : {5, 70}) {  // the first are decoded
+      SCOPED_TRACE(absl::StrCat(kernel.name, " q_len ", q_len));
+      DenseProblem problem(1, {.dtype = kernel.dtype,
+                               .q_len = q_len,
+                               .kv_len = kernel.kv_len,
+                               .dim = kernel.dim});
+      const auto overflows = [](int64_t row) { return row % 3 == 1; };
+      for (int64_t d = 0; d < kernel.dim; ++d) {
+        for (int64_t i = 0; i < q_len; ++i) {
+          if (overflows(i) || d == 0) {
+            problem.q.Set(0, i, 0, d, overflows(i) && d == 0 ? kSize : 0);
+          }
+        }
+        for (int64_t j = 0; j < kernel.kv_len && d == 0; ++j) {
+          problem.k.Set(0, j, 0, d, -kSize);
+        }
+      }
+      EmulatedGpu gpu(kernel.gpu, 1);
+      const absl::Status status = gpu.Forward({&problem.args, 1});
+      ASSERT_TRUE(status.ok()) << status;
+      for (int64_t i = 0; i < q_len; ++i) {
+        const double lse = problem.lse.Get(0, 0, i);
+        ASSERT_TRUE(std::isfinite(lse)) << "row " << i;
+        ASSERT_EQ(lse < -1e38, overflows(i)) << "row " << i << " " << lse;
+        for (int64_t d = 0; d < kernel.dim && overflows(i); ++d) {
+          double mean = 0;
+          for (int64_t j = 0; j < kernel.kv_len; ++j) {
+            mean += problem.v.Get(0, j, 0, d) / kernel.kv_len;
+          }
+          ASSERT_NEAR(problem.o.Get(0, i, 0, d), mean,
+                      0x1p-8 * std::abs(mean) + 1e-5);
+        }
+      }
+    }
+  }
+}
 
 TEST(EmulatedGpuTest, SaysThatAKernelIsNotBuilt) {
   ProblemOptions options = OfDims(DType::kBF16, 192, 192);

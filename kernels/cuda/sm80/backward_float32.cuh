@@ -193,9 +193,9 @@ class BackwardFloat32 {
         const int column = across_ + i;
         p[i] = ds[i] = 0.0f;
         if (column >= seen.x && column < seen.y && lse != INFINITY) {
-          p[i] = expf(
-              rule.Natural(score[r][i], first_row + row, bias_column + column) -
-              lse);
+          const float s =
+              rule.Natural(score[r][i], first_row + row, bias_column + column);
+          p[i] = expf(AtMostLse(s, lse) - lse);
           ds[i] = p[i] * (dp[r][i] - delta) * rule.Slope(score[r][i]);
         }
       }

@@ -319,7 +319,11 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
           .Run(plain, q, ahead, softmax, o);
       ahead.count = 0;
     }
-    if (!plain || !softmax.Overflowed(shared.rule.factor(plain))) break;
+    // Scores that have left f32's range, or may have, are found again.
+    const bool again = softmax.Overflowed(shared.rule.factor(plain)) ||
+                       (kProductsOverflow<typename Config::T> &&
+                        softmax.HasUnseen(tile.valid, lane));
+    if (!plain || !again) break;
     plain = false;
   }
   Stagger();

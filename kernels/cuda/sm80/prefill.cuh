@@ -80,7 +80,7 @@ class Prefill {
       softmax = {};
       Clear(o);
       if (shared_.valid > 0) Loop(o, softmax);
-      const bool again = shared_.plain && softmax.Overflowed(shared_.factor);
+      const bool again = shared_.plain && MustScoreAgain(softmax);
       if (!__syncthreads_or(again)) break;
       SetPlain(false);
       __syncthreads();  // all have it
@@ -91,6 +91,13 @@ class Prefill {
   }
 
  private:
+  // Whether scores have left f32's range, or may have.
+  __device__ bool MustScoreAgain(const OnlineSoftmax<kTiles>& softmax) const {
+    return softmax.Overflowed(shared_.factor) ||
+           (kProductsOverflow<T> &&
+            softmax.HasUnseen(shared_.valid - warp_row_, lane_));
+  }
+
   // Says what there is to do, and starts loading Q. Everything that is needed
   // after the loop stays in shared memory.
   __device__ void Begin(const Sequence& sequence, int64_t h,

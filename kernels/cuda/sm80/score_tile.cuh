@@ -110,7 +110,8 @@ __device__ void ExponentiateSlowly(const RowTerms& rows, const ScoreRule& rule,
     local[e] = 0.0f;
     slopes[e] = 0.0f;
     if (has_p) {
-      local[e] = ptx::Exp2(rule.Log2(product, row + i, bias_column + j) - lse);
+      const float s = rule.Log2(product, row + i, bias_column + j);
+      local[e] = ptx::Exp2(AtMostLse(s, lse) - lse);
       slopes[e] = rule.Slope(product);
     }
   }

@@ -93,6 +93,21 @@ struct OnlineSoftmax {
     return __any_sync(0xffffffff, overflowed);
   }
 
+  // Whether one of the first `rows` rows has met no score but -inf: it sees
+  // nothing, or all its products are below f32's range.
+  __device__ bool HasUnseen(int rows, int lane) const {
+    bool unseen = false;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        unseen = unseen ||
+                 (16 * t + lane / 4 + 8 * r < rows && m[t][r] == -INFINITY);
+      }
+    }
+    return __any_sync(0xffffffff, unseen);
+  }
+
  private:
   template <int kDimTiles>
   __device__ void Shrink(const float (&by)[kTiles][2],

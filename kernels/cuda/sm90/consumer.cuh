@@ -138,7 +138,7 @@ class Consumer {
 
   // All P of a tile of rows is summed up.
   __device__ Weights CloseTile(const OnlineSoftmax& softmax) const {
-    return Close(softmax, shared_.slots[slot_.index()], row_, lane_);
+    return Close<T>(softmax, shared_.slots[slot_.index()], row_, lane_);
   }
   // Stores what has come of a tile, and leaves its slot.
   __device__ void FinishTile(const Weights& weights, O& o) {

@@ -92,12 +92,14 @@ struct Weights {
 };
 
 // Stores LSE, -inf of a row that saw nothing, or marks the tile: it has to be
-// done again if a row has overflowed. `row` is the thread's first in the tile.
+// done again if a row has overflowed, as all scores of one may have that looks
+// as if it saw nothing. `row` is the thread's first in the tile.
 //
 // A warp comes here, and to Finish, once a tile and waits for each instruction:
 // what counts is how few they are for rows that are like most.
-__device__ inline Weights Close(const OnlineSoftmax& softmax, TileSlot& slot,
-                                int row, int lane) {
+template <class T>
+__device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot, int row,
+                         int lane) {
   const float sum[2] = {QuadSum(softmax.l[0]), QuadSum(softmax.l[1])};
   const float m[2] = {softmax.m[0] * slot.factor, softmax.m[1] * slot.factor};
   const bool plain = (row + 8 < slot.valid) & (fminf(sum[0], sum[1]) > 0.0f) &
@@ -117,8 +119,9 @@ __device__ inline Weights Close(const OnlineSoftmax& softmax, TileSlot& slot,
   for (int r = 0; r < 2; ++r) {
     const bool counts = row + 8 * r < slot.valid;
     empty[r] = sum[r] == 0.0f || !counts;
-    again =
-        again || (fast && counts && softmax.Overflowed(r, sum[r], slot.factor));
+    const bool overflowed = softmax.Overflowed(r, sum[r], slot.factor) ||
+                            (kProductsOverflow<T> && sum[r] == 0.0f);
+    again = again || (fast && counts && overflowed);
   }
   if (__any_sync(0xffffffff, again)) {
     if (lane == 0) slot.overflowed = true;

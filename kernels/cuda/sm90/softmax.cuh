@@ -103,6 +103,10 @@ struct OnlineSoftmax {
   // Moves m to the largest score, which P tells, of rows in which P is too
   // large, and corrects P and l. What was summed up of V before is to be
   // multiplied by `shrink`.
+  //
+  // P may be anything that f32 holds, and above 2^126 the factor that brings it
+  // to 1 is no normal number: Exp2 makes 0 of it, which would make 0 of P, too.
+  // The row's state is void then, as if P had overflowed.
   template <int kCount>
   __device__ void Move(float c, float (&p)[kCount], float (&shrink)[2]) {
     float top[2] = {0.0f, 0.0f};
@@ -114,7 +118,7 @@ struct OnlineSoftmax {
       const float by = ptx::Log2(QuadMax(top[r])) * ptx::Reciprocal(c);
       m[r] = moves ? m[r] + by : m[r];
       shrink[r] = moves ? ptx::Exp2(base - Base(r, c)) : 1.0f;
-      l[r] *= shrink[r];
+      l[r] = shrink[r] == 0.0f ? INFINITY : l[r] * shrink[r];
     }
     ScaleRows(p, shrink);
   }

@@ -19,16 +19,19 @@ using testing::DenseShape;
 using testing::DeviceTest;
 using testing::Slack;
 
-constexpr double kHuge = 0x1p60;
+// Of Q and of K. Products of the first are in f32's range, and leave it by
+// their scale; those of the second are out of it.
+constexpr double kSizes[] = {0x1p60, 0x1p65};
 constexpr int64_t kWinners = 3;
 
 struct Sizes {
   int64_t q_len, kv_len;
 };
 // Rows in tiles, and few rows whose columns are cut into parts and merged.
-constexpr Sizes kSizes[] = {{70, 150}, {300, 700}, {1, 70},
-                            {5, 70},   {1, 5000},  {5, 5000}};
-constexpr float kScales[] = {1.0f, 8192.0f, 0x1p40f, -1.0f, -8192.0f, -0x1p40f};
+constexpr Sizes kShapes[] = {{70, 150}, {300, 700}, {1, 70},
+                             {5, 70},   {1, 5000},  {5, 5000}};
+constexpr float kScales[] = {0x1p-60f, 1.0f,     8192.0f, 0x1p40f,
+                             -1.0f,    -8192.0f, -0x1p40f};
 
 DenseShape Shape(DType dtype, const Sizes& sizes, int64_t dim) {
   return {.dtype = dtype,
@@ -44,7 +47,7 @@ class CudaOverflowTest : public DeviceTest {
   template <class Test>
   void ForEachShape(const Test& test) {
     for (DType dtype : {DType::kBF16, DType::kF32}) {
-      for (const Sizes& sizes : kSizes) {
+      for (const Sizes& sizes : kShapes) {
         for (int64_t dim : {40, 128}) {
           for (float scale : kScales) {
             SCOPED_TRACE(absl::StrCat(
@@ -71,18 +74,18 @@ int64_t WinningKey(const DenseProblem& problem, int64_t winner) {
   return winner * (problem.k.tokens() - 1) / (kWinners - 1);
 }
 
-// The scores of row i and head h are kHuge * |scale| times what the keys have
+// The scores of row i and head h are size * |scale| times what the keys have
 // at Winner(i, h): key(winner, w) for the key of winner w, others(j) for the
 // rest.
 template <class Key, class Others>
-void SetScores(DenseProblem& problem, float scale, const Key& key,
+void SetScores(DenseProblem& problem, double size, float scale, const Key& key,
                const Others& others) {
   problem.args.problem.scale = scale;
   const double sign = std::copysign(1.0, scale);
   for (int64_t i = 0; i < problem.q.tokens(); ++i) {
     for (int64_t h = 0; h < problem.q.heads(); ++h) {
       for (int64_t d = 0; d < problem.q.dim(); ++d) {
-        problem.q.Set(0, i, h, d, d == Winner(i, h) ? kHuge : 0);
+        problem.q.Set(0, i, h, d, d == Winner(i, h) ? size : 0);
       }
     }
   }
@@ -113,13 +116,15 @@ void ExpectWinners(const DenseProblem& problem) {
 // The others are small, or as far below 0 as the winner is above.
 TEST_F(CudaOverflowTest, TheOneHugeScoreTakesAll) {
   ForEachShape([&](const DenseShape& shape, float scale) {
-    DenseProblem problem(1, shape);
-    SetScores(
-        problem, scale,
-        [](int64_t d, int64_t w) { return d == w ? kHuge : 0.0; },
-        [](int64_t j) { return j % 2 == 0 ? 1.0 : -kHuge; });
-    Run(problem);
-    ExpectWinners(problem);
+    for (double size : kSizes) {
+      DenseProblem problem(1, shape);
+      SetScores(
+          problem, size, scale,
+          [size](int64_t d, int64_t w) { return d == w ? size : 0.0; },
+          [size](int64_t j) { return j % 2 == 0 ? 0.5 : -size; });
+      Run(problem);
+      ExpectWinners(problem);
+    }
   });
 }
 
@@ -127,23 +132,25 @@ TEST_F(CudaOverflowTest, TheOneHugeScoreTakesAll) {
 // that one.
 TEST_F(CudaOverflowTest, TheLeastNegativeScoreTakesAll) {
   ForEachShape([&](const DenseShape& shape, float scale) {
-    DenseProblem problem(2, shape);
-    SetScores(
-        problem, scale,
-        [](int64_t d, int64_t w) { return d == w ? -1.0 : -kHuge; },
-        [](int64_t) { return -kHuge; });
-    Run(problem);
-    ExpectWinners(problem);
+    for (double size : kSizes) {
+      DenseProblem problem(2, shape);
+      SetScores(
+          problem, size, scale,
+          [size](int64_t d, int64_t w) { return d == w ? -1.0 : -size; },
+          [size](int64_t) { return -size; });
+      Run(problem);
+      ExpectWinners(problem);
+    }
   });
 }
 
 // All scores are the same: huge, of either sign.
 TEST_F(CudaOverflowTest, EqualHugeScoresShareAlike) {
   ForEachShape([&](const DenseShape& shape, float scale) {
-    for (double key : {kHuge, -kHuge}) {
+    for (double key : {0x1p60, -0x1p60, 0x1p65, -0x1p65}) {
       DenseProblem problem(3, shape);
       SetScores(
-          problem, scale, [&](int64_t, int64_t) { return key; },
+          problem, std::abs(key), scale, [&](int64_t, int64_t) { return key; },
           [&](int64_t) { return key; });
       Run(problem);
       const int64_t kv_len = problem.k.tokens();

@@ -52,31 +52,6 @@ __device__ void MaskScores(const SeenBy* columns, int row, int lane,
   }
 }
 
-// Products that may be out of range become scores in units of log2, (E2), with
-// the roundings of forward.
-template <int kRows>
-__device__ void ScoreHuge(float scale, float (&s)[kRows / 2]) {
-  const ScoreRule rule = {scale, 0.0f, nullptr, 0, DType::kF32};
-#pragma unroll
-  for (float& x : s) x = rule.Log2(x, 0, 0);
-}
-
-// Scores of a tile that has flags: gives what is left to multiply them by.
-// `columns`: as of MaskScores.
-template <int kRows>
-__device__ float RareScores(const ColumnBlock& block, const RowTile& tile,
-                            const SeenBy* columns, int lane,
-                            float (&s)[kRows / 2]) {
-  float factor = block.factor;
-  if (tile.flags & RowTile::kHuge) {
-    ScoreHuge<kRows>(block.scale, s);
-    factor = 1.0f;
-  }
-  if (tile.flags & RowTile::kMasked)
-    MaskScores<kRows>(columns, tile.first, lane, s);
-  return factor;
-}
-
 // Values of rows, LSE or delta, that belong to what a thread has of a tile: of
 // every eight rows two.
 template <int kRows>
@@ -93,6 +68,39 @@ class RowValues {
  private:
   float2 of_[kRows / 8];
 };
+
+// Products that may be out of range become scores in units of log2, (E2), with
+// the roundings of forward, and none above its row's LSE.
+template <int kRows>
+__device__ void ScoreHuge(float scale, const float (&lse)[kRows], int lane,
+                          float (&s)[kRows / 2]) {
+  const ScoreRule rule = {scale, 0.0f, nullptr, 0, DType::kF32};
+#pragma unroll
+  for (int n = 0; n < kRows / 8; ++n) {
+    const float2 of = RowValues<8>(&lse[8 * n], lane)[0];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& x = s[4 * n + i];
+      x = AtMostLse(rule.Log2(x, 0, 0), i % 2 == 0 ? of.x : of.y);
+    }
+  }
+}
+
+// Scores of a tile that has flags: gives what is left to multiply them by.
+// `columns`: as of MaskScores; `lse`: of the tile's rows.
+template <int kRows>
+__device__ float RareScores(const ColumnBlock& block, const RowTile& tile,
+                            const SeenBy* columns, const float (&lse)[kRows],
+                            int lane, float (&s)[kRows / 2]) {
+  float factor = block.factor;
+  if (tile.flags & RowTile::kHuge) {
+    ScoreHuge<kRows>(block.scale, lse, lane, s);
+    factor = 1.0f;
+  }
+  if (tile.flags & RowTile::kMasked)
+    MaskScores<kRows>(columns, tile.first, lane, s);
+  return factor;
+}
 
 // (E12): scores, that are to be multiplied by `factor`, become P.
 // The first rows' LSE may have been read before.

@@ -101,9 +101,13 @@ inline void StoreRelease(uint32_t* p, uint32_t value) {
 }
 inline void FenceAcquire() {}
 
-inline float Exp2(float x) { return std::exp2(x); }
-inline float Reciprocal(float x) { return 1.0f / x; }
-inline float Log2(float x) { return std::log2(x); }
+// What .ftz makes of a subnormal number, before an instruction and after it.
+inline float Flushed(float x) {
+  return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x;
+}
+inline float Exp2(float x) { return Flushed(std::exp2(Flushed(x))); }
+inline float Reciprocal(float x) { return Flushed(1.0f / Flushed(x)); }
+inline float Log2(float x) { return Flushed(std::log2(Flushed(x))); }
 
 }  // namespace attnd::cuda::ptx
 

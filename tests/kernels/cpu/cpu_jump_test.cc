@@ -1,0 +1,44 @@
+#include <cstdint>
+
+#include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "tests/kernels/cpu/every_target.h"
+#include "tests/kernels/jump_problem.h"
+
+namespace attnd {
+namespace {
+
+using testing::FallAt;
+using testing::JumpProblem;
+using testing::OnEveryTarget;
+using testing::PeakAt;
+using testing::Range;
+using testing::RiseAt;
+using testing::Shares;
+using testing::StairsAt;
+
+// Many queries, whose tiles of K are packed, and few, which read K as it lies.
+TEST(CpuJumpTest, EveryRowIsRightHoweverFarItsLargestScoreJumps) {
+  constexpr int64_t kColumns = 300;
+  const auto backend = CreateCpuBackend({.threads = 2}).value();
+  const auto stream = backend->NewStream().value();
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (int64_t rows : {1, 17}) {
+      JumpProblem problem(
+          {dtype, 64, 64, kColumns, Range(0, 400, 1.6), Shares(rows)});
+      for (const auto& levels :
+           {RiseAt(63, kColumns), FallAt(64, kColumns), PeakAt(191, kColumns),
+            StairsAt(128, kColumns), PeakAt(299, kColumns)}) {
+        OnEveryTarget([&] {
+          problem.SetLevels(levels);
+          ASSERT_TRUE(stream->Forward({&problem.args, 1}, {}).ok());
+          ASSERT_TRUE(problem.Check());
+        });
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace attnd
