@@ -41,8 +41,9 @@ std::string KernelName(const Backend& backend) {
 }  // namespace
 
 std::string Address(const std::string& host, int port) {
-  return absl::StrContains(host, ':') ? absl::StrCat("[", host, "]:", port)
-                                      : absl::StrCat(host, ":", port);
+  const absl::string_view bare = BareHost(host);
+  return absl::StrContains(bare, ':') ? absl::StrCat("[", bare, "]:", port)
+                                      : absl::StrCat(bare, ":", port);
 }
 
 std::string DeviceLabel(const DeviceInfo& device) {

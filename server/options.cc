@@ -1,9 +1,12 @@
 #include "server/options.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "proto/codec.h"
 
 namespace attnd::server {
@@ -38,8 +41,25 @@ absl::Status InRange(absl::string_view flag, absl::Duration value,
 
 }  // namespace
 
-bool IsLoopback(const std::string& host) {
-  return host == "::1" || host == "localhost" || absl::StartsWith(host, "127.");
+absl::string_view BareHost(absl::string_view host) {
+  absl::string_view inside = host;
+  return absl::ConsumePrefix(&inside, "[") && absl::ConsumeSuffix(&inside, "]")
+             ? inside
+             : host;
+}
+
+bool IsLoopback(absl::string_view host) {
+  const std::string bare(BareHost(host));
+  // RFC 6761 reserves the name.
+  if (absl::EqualsIgnoreCase(bare, "localhost")) return true;
+  in_addr v4 = {};
+  if (inet_pton(AF_INET, bare.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> 24 == 127;
+  }
+  in6_addr v6 = {};
+  if (inet_pton(AF_INET6, bare.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) ||
+         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
 MemoryShares DivideMemory(int64_t memory_limit_bytes) {

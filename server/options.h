@@ -9,6 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/scheduler.h"
 
@@ -60,8 +61,12 @@ struct MemoryShares {
 };
 MemoryShares DivideMemory(int64_t memory_limit_bytes);
 
-// "127.0.0.1", "::1", "localhost".
-bool IsLoopback(const std::string& host);
+// An address without the brackets that URLs put around IPv6.
+absl::string_view BareHost(absl::string_view host);
+
+// An address of 127.0.0.0/8, ::1, or an IPv4 one mapped into IPv6; "localhost".
+// Any other name could lead anywhere.
+bool IsLoopback(absl::string_view host);
 
 }  // namespace attnd::server
 
