@@ -1,9 +1,8 @@
 #include "server/call.h"
 
-#include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "grpc/support/time.h"
 #include "proto/grpc_status.h"
 #include "server/decode.h"
 #include "server/encode.h"
@@ -12,12 +11,15 @@
 namespace attnd::server {
 namespace {
 
-// gRPC's largest time stands for none; as a time it would lie in 2262.
-absl::Time Deadline(std::chrono::system_clock::time_point deadline) {
-  if (deadline == std::chrono::system_clock::time_point::max()) {
-    return absl::InfiniteFuture();
+// Until `deadline`; gRPC's largest time stands for none. The context's own
+// conversion, to a time_point, overflows for what lies past the year 2262.
+absl::Duration TimeUntil(gpr_timespec deadline) {
+  const gpr_clock_type clock = deadline.clock_type;
+  if (gpr_time_cmp(deadline, gpr_inf_future(clock)) == 0) {
+    return absl::InfiniteDuration();
   }
-  return absl::FromChrono(deadline);
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(clock));
+  return absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
 }
 
 }  // namespace
@@ -35,7 +37,7 @@ void Call::Start(Op op, grpc::CallbackServerContext& context) {
   started_ = absl::Now();
   context_ = &context;
   method_ = op == Op::kForward ? Method::kForward : Method::kBackward;
-  deadline_ = Deadline(context.deadline());
+  deadline_ = started_ + TimeUntil(context.raw_deadline());
   received_bytes_ = static_cast<int64_t>(request_.Length());
   const absl::Status status = Submit(op);
   if (status.ok()) return;
