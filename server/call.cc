@@ -50,6 +50,8 @@ absl::Status Call::Submit(Op op) {
   auto work = std::make_shared<Work>();
   absl::Status status = DecodeWork(op, received_.fragments(), *work);
   if (!status.ok()) return status;
+  status = CheckResponseFits(*work->request, parts_.max_message_bytes);
+  if (!status.ok()) return status;
   work->client = ClientOf(context_->peer());
   work->deadline = deadline_;
   work->release_inputs = [this] { FreeRequest(); };

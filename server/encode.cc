@@ -2,8 +2,11 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "attn/v1/attention.pb.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "kernels/field_error.h"
 #include "proto/message_arena.h"
 #include "server/proto_enums.h"
 
@@ -27,6 +30,25 @@ void FillReport(const Request& request, const WorkResult& result,
   phases.set_download_ns(absl::ToInt64Nanoseconds(result.phases.download));
 }
 
+// An output but for its bytes.
+void FillHeader(const Request::Tensor& output, pb::Tensor& to) {
+  to.set_dtype(ToProto(output.spec.dtype));
+  for (int64_t size : output.spec.shape) to.add_shape(size);
+}
+
+// The most that a report takes in its response. Its texts are a device's name,
+// which CUDA limits to 256 bytes, and a kernel's.
+constexpr int64_t kReportBytes = 512;
+// More than what an output takes beside its bytes, at most four sizes and two
+// lengths.
+constexpr int64_t kOutputHeaderBytes = 128;
+
+// What a field of a number below 16 takes with `bytes` in it.
+int64_t FieldBytes(int64_t bytes) {
+  return 1 + google::protobuf::io::CodedOutputStream::VarintSize64(bytes) +
+         bytes;
+}
+
 // Output `id`, if it was wanted, into `tensor()` and `data`.
 template <typename MutableTensor>
 void AddResult(int number, TensorId id, const Request& request,
@@ -34,9 +56,7 @@ void AddResult(int number, TensorId id, const Request& request,
                std::vector<wire::TensorData>& data) {
   const Request::Tensor& output = request.output(id);
   if (!output.present) return;
-  pb::Tensor& to = *tensor();
-  to.set_dtype(ToProto(output.spec.dtype));
-  for (int64_t size : output.spec.shape) to.add_shape(size);
+  FillHeader(output, *tensor());
   const HostSpan bytes = result.outputs[id].span();
   wire::TensorData entry;
   entry.field = number;
@@ -46,6 +66,35 @@ void AddResult(int number, TensorId id, const Request& request,
 }
 
 }  // namespace
+
+absl::Status CheckResponseFits(const Request& request,
+                               int64_t max_message_bytes) {
+  constexpr TensorId kOutputs[] = {TensorId::kO, TensorId::kLse, TensorId::kDQ,
+                                   TensorId::kDK, TensorId::kDV};
+  int64_t bytes = kReportBytes;
+  // Nearly all are far below; they need no exact count.
+  if (request.output_bytes() <=
+      max_message_bytes - bytes - 3 * kOutputHeaderBytes) {
+    return absl::OkStatus();
+  }
+  std::string parts;
+  TensorId largest = TensorId::kO;
+  for (TensorId id : kOutputs) {
+    const Request::Tensor& output = request.output(id);
+    if (!output.present) continue;
+    pb::Tensor header;
+    FillHeader(output, header);
+    bytes += FieldBytes(header.ByteSizeLong() + FieldBytes(output.bytes));
+    absl::StrAppend(&parts, parts.empty() ? "" : ", ", TensorName(id), " ",
+                    output.bytes);
+    if (output.bytes > request.output(largest).bytes) largest = id;
+  }
+  if (bytes <= max_message_bytes) return absl::OkStatus();
+  return FieldError(
+      TensorName(largest),
+      absl::StrCat("the response takes ", bytes, " bytes (", parts,
+                   "), more than the largest message of ", max_message_bytes));
+}
 
 absl::StatusOr<std::vector<wire::Piece>> EncodeResult(
     const Request& request, const WorkResult& result) {

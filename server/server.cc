@@ -154,7 +154,8 @@ class Server::Impl {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     service_ = std::make_unique<Service>(
-        ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_},
+        ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_,
+                     options_.max_message_bytes},
         MakeServerInfo(options_, backends_));
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);

@@ -4,6 +4,7 @@
 // attn.v1.AttentionService over gRPC's callback API. Forward and Backward take
 // raw ByteBuffers, so that tensor bytes never pass through protobuf.
 
+#include <cstdint>
 #include <memory>
 
 #include "attn/v1/attention.grpc.pb.h"
@@ -19,6 +20,7 @@ struct ServiceParts {
   Scheduler* scheduler = nullptr;
   Metrics* metrics = nullptr;
   AdmittedCalls* admitted_calls = nullptr;
+  int64_t max_message_bytes = 0;  // of a response
 };
 
 // Thread-safe, as gRPC calls it.

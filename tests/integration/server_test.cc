@@ -128,6 +128,40 @@ TEST_F(ServerTest, AFullQueueIsResourceExhaustedWithARetryDelay) {
   EXPECT_TRUE(queued->Wait().ok()) << queued->Wait();
 }
 
+TEST_F(ServerTest, AnAnswerThatCannotBeSentIsRefusedAndNotComputed) {
+  ServerOptions options = OneAtATime();
+  options.max_message_bytes = 3072;
+  auto* device = Start<ManualBackend>(options);
+  device->FinishAll();
+  // Small in f16, larger than a message in f32: dQ, dK and dV of 1 KiB each.
+  attn::v1::BackwardRequest request;
+  attn::v1::BackwardResponse response;
+  for (auto* tensor :
+       {request.mutable_q(), request.mutable_k(), request.mutable_v(),
+        request.mutable_o(), request.mutable_d_o()}) {
+    tensor->set_dtype(attn::v1::DATA_TYPE_F16);
+    for (const int64_t size : {1, 32, 1, 8}) tensor->add_shape(size);
+    tensor->set_data(std::string(32 * 8 * 2, '\0'));
+  }
+  attn::v1::Tensor& lse = *request.mutable_lse();
+  lse.set_dtype(attn::v1::DATA_TYPE_F32);
+  for (const int64_t size : {1, 1, 32}) lse.add_shape(size);
+  lse.set_data(std::string(32 * 4, '\0'));
+  EXPECT_TRUE(Backward(channel_, request, response).ok());
+  EXPECT_TRUE(device->HasBegun());
+  device->Await();
+  for (auto* output :
+       {request.mutable_dq(), request.mutable_dk(), request.mutable_dv()}) {
+    output->set_dtype(attn::v1::DATA_TYPE_F32);
+  }
+  const absl::Status status = Backward(channel_, request, response);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::HasSubstr("(dq 1024, dk 1024, dv 1024), more than the "
+                                   "largest message of 3072"));
+  EXPECT_FALSE(device->HasBegun());
+}
+
 TEST_F(ServerTest, DrainFinishesWhatWasAdmittedAndRefusesTheRest) {
   auto* device = Start<ManualBackend>(OneAtATime());
   auto running = Send();

@@ -1,0 +1,99 @@
+#include "server/encode.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "proto/status.h"
+#include "tests/server/fakes/identity_backend.h"
+
+namespace attnd::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+// With O and LSE as outputs, or dQ, dK and dV in f32.
+std::unique_ptr<const Request> MakeRequest(Op op, int64_t len, int64_t dim) {
+  RequestSpec spec;
+  spec.op = op;
+  std::vector<TensorId> tensors = {TensorId::kQ, TensorId::kK, TensorId::kV};
+  if (op == Op::kBackward) {
+    tensors.insert(tensors.end(), {TensorId::kO, TensorId::kDO});
+    spec.inputs[TensorId::kLse] = {DType::kF32, {1, 3, len}};
+    for (TensorId id : {TensorId::kDQ, TensorId::kDK, TensorId::kDV}) {
+      spec.outputs[id].dtype = DType::kF32;
+    }
+  }
+  for (TensorId id : tensors) {
+    spec.inputs[id] = {DType::kBF16, {1, len, 3, dim}};
+  }
+  auto request = Request::Create(std::move(spec));
+  EXPECT_TRUE(request.ok()) << request.status();
+  return *std::move(request);
+}
+
+// The bytes of its response, with as large a report as can be.
+int64_t ResponseBytes(const Request& request) {
+  const auto pool = OutputPool::Create(IdentityBackend().host_memory(), 0);
+  WorkResult result;
+  for (int id = 0; id < kTensorIds; ++id) {
+    const Request::Tensor& output = request.output(static_cast<TensorId>(id));
+    if (!output.present) continue;
+    result.outputs[static_cast<TensorId>(id)] =
+        pool->Allocate(output.bytes, nullptr);
+  }
+  result.device = "cuda:64 " + std::string(256, 'x');
+  result.kernel.name = std::string(64, 'x');
+  result.batch_requests = std::numeric_limits<int>::max();
+  result.phases.queue = result.phases.upload = result.phases.compute =
+      result.phases.download = absl::InfiniteDuration();
+  const auto pieces = EncodeResult(request, result);
+  EXPECT_TRUE(pieces.ok()) << pieces.status();
+  int64_t bytes = 0;
+  for (const wire::Piece& piece : *pieces) {
+    bytes += piece.owned.size() + piece.borrowed.size();
+  }
+  return bytes;
+}
+
+// The smallest limit that admits it.
+int64_t SmallestLimit(const Request& request) {
+  int64_t refused = 0, fits = int64_t{1} << 31;
+  EXPECT_EQ(CheckResponseFits(request, fits), absl::OkStatus());
+  while (fits - refused > 1) {
+    const int64_t middle = (refused + fits) / 2;
+    (CheckResponseFits(request, middle).ok() ? fits : refused) = middle;
+  }
+  return fits;
+}
+
+TEST(CheckResponseFits, AdmitsNothingThatCannotBeSent) {
+  for (Op op : {Op::kForward, Op::kBackward}) {
+    // Lengths whose varints take another number of bytes each.
+    for (int64_t len : {0, 1, 40, 5000, 700000}) {
+      const auto request = MakeRequest(op, len, 8);
+      const int64_t limit = SmallestLimit(*request);
+      EXPECT_GE(limit, ResponseBytes(*request)) << len;
+      // But for the report, of which this is the largest, it counts exactly.
+      EXPECT_LE(limit, ResponseBytes(*request) + 256) << len;
+    }
+  }
+}
+
+TEST(CheckResponseFits, NamesTheLargestOutputAndTheLimit) {
+  const auto request = MakeRequest(Op::kForward, 1000, 8);
+  const absl::Status status = CheckResponseFits(*request, 50000);
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  ASSERT_EQ(wire::FieldViolations(status).size(), 1);
+  EXPECT_EQ(wire::FieldViolations(status)[0].field, "o");
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("(o 48000, lse 12000), more than the largest message "
+                        "of 50000"));
+}
+
+}  // namespace
+}  // namespace attnd::server
