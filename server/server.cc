@@ -12,10 +12,10 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
-#include "prometheus/exposer.h"
 #include "server/admitted_calls.h"
 #include "server/describe.h"
 #include "server/metrics.h"
+#include "server/metrics_server.h"
 #include "server/service.h"
 
 namespace attnd::server {
@@ -106,10 +106,12 @@ class Server::Impl {
   }
 
   std::vector<std::string> Describe() const {
-    return DescribeServer(options_, backends_, port_, metrics_port_);
+    return DescribeServer(options_, backends_, port_, metrics_port());
   }
   int port() const { return port_; }
-  int metrics_port() const { return metrics_port_; }
+  int metrics_port() const {
+    return metrics_server_ == nullptr ? -1 : metrics_server_->port();
+  }
   SchedulerStats stats() const { return scheduler_->stats(); }
 
  private:
@@ -137,16 +139,10 @@ class Server::Impl {
 
   absl::Status StartMetrics() {
     if (options_.metrics_port < 0) return absl::OkStatus();
-    const std::string address = Address(options_.host, options_.metrics_port);
-    // Its only report of a port that is taken is an exception.
-    try {
-      exposer_ = std::make_unique<prometheus::Exposer>(address);
-    } catch (const std::exception&) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", address, " for metrics"));
-    }
-    exposer_->RegisterCollectable(metrics_);
-    metrics_port_ = exposer_->GetListeningPorts().at(0);
+    auto server =
+        MetricsServer::Start(options_.host, options_.metrics_port, metrics_);
+    if (!server.ok()) return server.status();
+    metrics_server_ = *std::move(server);
     return absl::OkStatus();
   }
 
@@ -200,10 +196,9 @@ class Server::Impl {
   std::unique_ptr<Scheduler> scheduler_;
   std::shared_ptr<Metrics> metrics_;
   AdmittedCalls admitted_calls_;
-  std::unique_ptr<prometheus::Exposer> exposer_;
+  std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<Service> service_;
   int port_ = -1;
-  int metrics_port_ = -1;
 
   std::mutex health_mutex_;
   bool draining_ = false;

@@ -17,6 +17,8 @@ std::string HttpGet(int port, const std::string& path) {
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   to.sin_port = htons(port);
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const timeval timeout = {20, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   std::string answer;
   if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
     const std::string request =

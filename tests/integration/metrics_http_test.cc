@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "server/descriptor.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
@@ -80,6 +84,36 @@ TEST_F(MetricsOverHttp, CountWhatClientsSaw) {
   EXPECT_EQ(MetricValue(process_->Metrics(),
                         "attnd_device_in_service{device=\"cpu:0\"}"),
             1);
+}
+
+// Bytes that a peer sends on a connection of its own, which it then holds open
+// and never reads from.
+std::vector<server::Descriptor> SlowPeers(int count, int port) {
+  constexpr const char* kSent[] = {"", "GET /metrics HTT",
+                                   "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"};
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  to.sin_port = htons(port);
+  std::vector<server::Descriptor> peers;
+  for (int i = 0; i < count; ++i) {
+    peers.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int fd = peers.back().get(), bytes = 4096;
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    const std::string sent = kSent[i % 3];
+    EXPECT_EQ(send(fd, sent.data(), sent.size(), MSG_NOSIGNAL), sent.size());
+  }
+  return peers;
+}
+
+TEST_F(MetricsOverHttp, ComeWhile200PeersAreSlow) {
+  const auto peers = SlowPeers(200, process_->metrics_port());
+  const absl::Time start = absl::Now();
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NE(process_->Metrics(), "") << "nothing for 20 s";
+  }
+  std::cout << "a scrape took " << (absl::Now() - start) / 3 << "\n";
 }
 
 TEST_F(MetricsOverHttp, PassPromtool) {

@@ -129,12 +129,17 @@ std::string ServerProcess::unix_socket() const {
 
 std::string ServerProcess::log() const { return ReadFile(folder_.File("log")); }
 
-std::string ServerProcess::Metrics() const {
+int ServerProcess::metrics_port() const {
   constexpr absl::string_view kAddress = "metrics on http://127.0.0.1:";
   const std::string all = log();
   const size_t at = all.find(kAddress.data());
-  if (at == std::string::npos) return "";
-  return HttpGet(std::atoi(all.c_str() + at + kAddress.size()), "/metrics");
+  if (at == std::string::npos) return -1;
+  return std::atoi(all.c_str() + at + kAddress.size());
+}
+
+std::string ServerProcess::Metrics() const {
+  const int port = metrics_port();
+  return port < 0 ? "" : HttpGet(port, "/metrics");
 }
 
 void ServerProcess::Signal(int signal) const { kill(pid_, signal); }

@@ -59,6 +59,7 @@ class ServerProcess {
   std::string unix_socket() const;          // "unix:/..."
   std::string log() const;                  // its stderr so far
   Usage usage() const;
+  int metrics_port() const;  // -1: none
   // What it says to Prometheus; it was started with --metrics_port=0.
   std::string Metrics() const;
 
