@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "server/version.h"
 
@@ -31,6 +32,27 @@ CLI::Option* AddBytes(CLI::App& app, const std::string& name, int64_t& value,
   return app.add_option(name, value, help)
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->type_name("BYTES");
+}
+
+// Permissions in octal, as chmod has them, whether or not a 0 leads.
+CLI::Option* AddMode(CLI::App& app, const std::string& name, int& value,
+                     const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [name, &value](const std::string& text) {
+            const bool octal =
+                !text.empty() && text.size() <= 4 &&
+                text.find_first_not_of("01234567") == std::string::npos;
+            if (!octal) {
+              throw CLI::ValidationError(
+                  name, "\"" + text + "\" is no octal mode such as 0660");
+            }
+            value = std::stoi(text, nullptr, 8);
+          },
+          help)
+      ->type_name("MODE")
+      ->default_str(absl::StrFormat("%04o", value));
 }
 
 void AddDevice(CLI::App& app, DeviceOptions& devices) {
@@ -110,6 +132,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "File to write the port to, once listening")
       ->group("Addresses");
   app.add_option("--unix_socket", s.unix_socket, "Listen on this path as well")
+      ->group("Addresses");
+  AddMode(app, "--unix_socket_mode", s.unix_socket_mode,
+          "Permissions of that socket; 0660 lets its group connect as well")
       ->group("Addresses");
   app.add_option("--metrics_port", s.metrics_port,
                  "HTTP port for Prometheus; 0: any free one, -1: none")

@@ -87,6 +87,14 @@ absl::Status ServerOptions::Validate() const {
   if (unix_socket.size() > 107) {
     return Bad("--unix_socket", "must be at most 107 bytes long");
   }
+  if (absl::StartsWith(unix_socket, "@")) {
+    return Bad("--unix_socket",
+               "an abstract socket, which has no permissions, is not "
+               "supported; a file of that name is ./@...");
+  }
+  if (unix_socket_mode < 0 || unix_socket_mode > 0777) {
+    return Bad("--unix_socket_mode", "must be 0 to 0777");
+  }
   const MemoryShares shares = DivideMemory(memory_limit_bytes);
   absl::Status status = InRange("--port", port, -1, 65535);
   status.Update(InRange("--metrics_port", metrics_port, -1, 65535));

@@ -19,9 +19,10 @@ struct ServerOptions {
   // Where it listens. Loopback unless allow_insecure_bind: there is no
   // encryption and no authentication yet.
   std::string host = "127.0.0.1";
-  int port = 0;             // 0: any free one; -1: no TCP
-  std::string unix_socket;  // a path; empty: none
-  int metrics_port = -1;    // HTTP on `host`; 0: any free one; -1: none
+  int port = 0;                 // 0: any free one; -1: no TCP
+  std::string unix_socket;      // a path; empty: none
+  int unix_socket_mode = 0600;  // who may connect to it
+  int metrics_port = -1;        // HTTP on `host`; 0: any free one; -1: none
   bool allow_insecure_bind = false;
 
   // Resident memory stays below this + 64 MiB; see DivideMemory.

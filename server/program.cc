@@ -96,13 +96,15 @@ int Serve(const Flags& flags, const CreateBackends& create,
   sigwait(&signals, &signal);
   Log(absl::StrCat(strsignal(signal), ": draining for up to ",
                    absl::FormatDuration(flags.server.drain_time)));
-  std::thread([&signals] {
+  std::thread([&signals, &server] {
     int again = 0;
     sigwait(&signals, &again);
     Log("a second signal: exiting at once");
+    (*server)->RemoveUnixSocket();
     ExitNow(kFailed);
   }).detach();
   (*server)->Drain(flags.server.drain_time);
+  (*server)->RemoveUnixSocket();
   Log("bye");
   CheckLeaks();
   // Not by way of destructors: a peer that does not read could hold them up.

@@ -17,6 +17,7 @@
 #include "server/metrics.h"
 #include "server/metrics_server.h"
 #include "server/service.h"
+#include "server/unix_socket.h"
 
 namespace attnd::server {
 namespace {
@@ -112,6 +113,9 @@ class Server::Impl {
   int metrics_port() const {
     return metrics_server_ == nullptr ? -1 : metrics_server_->port();
   }
+  void RemoveUnixSocket() {
+    if (unix_socket_ != nullptr) unix_socket_->Remove();
+  }
   SchedulerStats stats() const { return scheduler_->stats(); }
 
  private:
@@ -164,11 +168,20 @@ class Server::Impl {
                                grpc::InsecureServerCredentials(), &port);
     }
     if (!options_.unix_socket.empty()) {
+      auto unix_socket = UnixSocketFile::Claim(options_.unix_socket);
+      if (!unix_socket.ok()) return unix_socket.status();
+      unix_socket_ = *std::move(unix_socket);
       addresses.push_back(absl::StrCat("unix:", options_.unix_socket));
-      builder.AddListeningPort(addresses.back(),
+      builder.AddListeningPort(unix_socket_->uri(),
                                grpc::InsecureServerCredentials());
     }
-    auto transport = builder.BuildAndStart();
+    std::unique_ptr<grpc::Server> transport;
+    const auto start = [&] { transport = builder.BuildAndStart(); };
+    if (unix_socket_ == nullptr) {
+      start();
+    } else {
+      unix_socket_->Bind(options_.unix_socket_mode, start);
+    }
     if (transport == nullptr) {
       return absl::UnavailableError(
           absl::StrCat("cannot listen on ", absl::StrJoin(addresses, " and ")));
@@ -199,6 +212,7 @@ class Server::Impl {
   std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<Service> service_;
   int port_ = -1;
+  std::unique_ptr<UnixSocketFile> unix_socket_;
 
   std::mutex health_mutex_;
   bool draining_ = false;
@@ -231,6 +245,7 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 int Server::port() const { return impl_->port(); }
 int Server::metrics_port() const { return impl_->metrics_port(); }
+void Server::RemoveUnixSocket() { impl_->RemoveUnixSocket(); }
 SchedulerStats Server::stats() const { return impl_->stats(); }
 std::vector<std::string> Server::Describe() const { return impl_->Describe(); }
 void Server::Drain(absl::Duration drain_time) { impl_->Drain(drain_time); }

@@ -48,6 +48,10 @@ class Server {
   // those on their way with CANCELLED, which clients do not try elsewhere.
   void Drain(absl::Duration drain_time);
 
+  // Removes the unix socket's file, if there is one, for a process that ends
+  // without destroying the server. Nobody can connect to it afterwards.
+  void RemoveUnixSocket();
+
  private:
   class Impl;
   explicit Server(std::unique_ptr<Impl> impl);

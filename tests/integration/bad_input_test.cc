@@ -211,13 +211,28 @@ TEST(MaxStreams, BoundsTheCallsOfOneConnection) {
 }
 
 TEST(Flags, OutOfRangeExitsWithTwoAndNamesTheFlag) {
-  for (const std::string flag :
-       {"--port=65536", "--port=x", "--lanes=0", "--threads=-1",
-        "--memory_limit=1MiB", "--memory_limit=lots", "--max_queue_requests=0",
-        "--max_streams=0", "--drain_time=-1s", "--drain_time=soon",
-        "--device=quantum", "--device=cuda:", "--device=cuda:x",
-        "--device=cuda:0,0", "--host=0.0.0.0", "--max_message=100GiB",
-        "--no_such_flag=1"}) {
+  for (const std::string flag : {"--port=65536",
+                                 "--port=x",
+                                 "--lanes=0",
+                                 "--threads=-1",
+                                 "--memory_limit=1MiB",
+                                 "--memory_limit=lots",
+                                 "--max_queue_requests=0",
+                                 "--max_streams=0",
+                                 "--drain_time=-1s",
+                                 "--drain_time=soon",
+                                 "--device=quantum",
+                                 "--device=cuda:",
+                                 "--device=cuda:x",
+                                 "--device=cuda:0,0",
+                                 "--host=0.0.0.0",
+                                 "--host=127.example.com",
+                                 "--unix_socket=@attnd",
+                                 "--unix_socket_mode=rw",
+                                 "--unix_socket_mode=0999",
+                                 "--unix_socket_mode=7777",
+                                 "--max_message=100GiB",
+                                 "--no_such_flag=1"}) {
     const Ran ran = RunProgram({ATTND_BINARY, flag});
     EXPECT_EQ(ran.exit_status, 2) << flag << "\n" << ran.output;
     EXPECT_THAT(ran.output,

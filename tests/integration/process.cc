@@ -79,11 +79,12 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
   std::unique_ptr<ServerProcess> process(new ServerProcess);
   const TempFolder& folder = process->folder_;
   std::vector<std::string> command = {binary,
-                                      "--port_file=" + folder.File("port"),
-                                      "--unix_socket=" + folder.File("socket")};
+                                      "--port_file=" + folder.File("port")};
   // What tests expect of a server must not depend on the machine's devices.
-  for (const char* otherwise : {"--port=0", "--device=cpu"}) {
-    const std::string name(otherwise, std::strchr(otherwise, '=') + 1);
+  for (const std::string& otherwise :
+       {std::string("--port=0"), std::string("--device=cpu"),
+        "--unix_socket=" + folder.File("socket")}) {
+    const std::string name = otherwise.substr(0, otherwise.find('=') + 1);
     if (std::none_of(flags.begin(), flags.end(), [&](const std::string& flag) {
           return absl::StartsWith(flag, name);
         })) {

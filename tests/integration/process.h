@@ -47,8 +47,8 @@ struct Usage {
 
 class ServerProcess {
  public:
-  // Starts `binary --port_file=... --unix_socket=... flags...`, with --port=0
-  // and --device=cpu unless `flags` have others, and returns once it listens.
+  // Starts `binary --port_file=... flags...`, with --port=0, --device=cpu and a
+  // --unix_socket unless `flags` have others, and returns once it listens.
   static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(
       const std::string& binary, const std::vector<std::string>& flags = {});
   // Kills it if it still runs.
@@ -56,7 +56,7 @@ class ServerProcess {
 
   pid_t pid() const { return pid_; }
   std::string tcp() const { return tcp_; }  // "127.0.0.1:1234"
-  std::string unix_socket() const;          // "unix:/..."
+  std::string unix_socket() const;          // "unix:/...", unless in `flags`
   std::string log() const;                  // its stderr so far
   Usage usage() const;
   int metrics_port() const;  // -1: none

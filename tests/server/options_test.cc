@@ -31,6 +31,10 @@ TEST(ServerOptions, NamesTheFlagThatIsOutOfRange) {
   EXPECT_THAT(Refusal([](auto& o) { o.host = ""; }), StartsWith("--host:"));
   EXPECT_THAT(Refusal([](auto& o) { o.unix_socket.assign(108, 'x'); }),
               StartsWith("--unix_socket:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.unix_socket = "@abstract"; }),
+              StartsWith("--unix_socket:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.unix_socket_mode = 01777; }),
+              StartsWith("--unix_socket_mode:"));
   EXPECT_THAT(Refusal([](auto& o) { o.memory_limit_bytes = 1 << 20; }),
               StartsWith("--memory_limit:"));
   EXPECT_THAT(Refusal([](auto& o) { o.max_message_bytes = -1; }),
@@ -74,10 +78,6 @@ TEST(ServerOptions, OnlyLoopbackWithoutInsecure) {
   }
 }
 
-TEST(ServerOptions, AUnixSocketAloneIsEnough) {
-  EXPECT_EQ(Refusal([](auto& o) {
-              o.port = -1;
-              o.unix_socket = "/tmp/attnd.sock";
 TEST(ServerOptions, LoopbackIsWhatAnAddressSays) {
   for (const char* host : {"127.0.0.1", "127.255.255.255", "127.0.0.0", "::1",
                            "[::1]", "0:0:0:0:0:0:0:1", "::ffff:127.0.0.1",
@@ -123,6 +123,10 @@ TEST(ServerOptions, BracketsAroundAnAddressMakeNoDifference) {
   EXPECT_EQ(BareHost("[::1"), "[::1");
 }
 
+TEST(ServerOptions, AUnixSocketAloneIsEnough) {
+  EXPECT_EQ(Refusal([](auto& o) {
+              o.port = -1;
+              o.unix_socket = "/tmp/attnd.sock";
             }),
             "");
 }
