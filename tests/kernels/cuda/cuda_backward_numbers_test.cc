@@ -172,7 +172,9 @@ ExactDv FindDv(GradientProblem& problem) {
 // Scores so large that a rounding of them is some percent of P, and of each row
 // one that is far above the others. Its P is 1 if backward finds the score that
 // forward found, whichever kernels they are: few rows, and rows whose dims the
-// copy engine does not take, are not Hopper's in forward or in both.
+// copy engine does not take, are not Hopper's in forward or in both. Kernels of
+// 16-bit types round LSE as it goes to units of log2 and back; P is never above
+// 1 where that is more than all of it.
 TEST_F(CudaBackwardNumbersTest, LargeScoresAreThoseOfForward) {
   for (DType dtype : kTypes) {
     for (int64_t dim : {20, 64, 96, 128, 256}) {
@@ -191,12 +193,15 @@ TEST_F(CudaBackwardNumbersTest, LargeScoresAreThoseOfForward) {
           RunForward(problem);
           Run(problem);
           const std::vector<double> dv = problem.out.dv[0].Values();
-          double worst = 0;
+          double worst = 0, lse = 0;
           for (size_t n = 0; n < dv.size(); ++n) {
             const double off = std::abs(dv[n] - exact.sums[n]);
             worst = std::max(worst, off == 0 ? 0 : off / exact.sizes[n]);
           }
-          EXPECT_LE(worst, testing::RoundingUnit(dtype) + 0x1p-20);
+          for (double x : problem.forward.lse.Values()) lse = std::max(lse, x);
+          const double roundings =
+              dtype == DType::kF32 ? 0x1p-20 : std::min(1.0, 0x1p-22 * lse);
+          EXPECT_LE(worst, testing::RoundingUnit(dtype) + roundings);
           for (double x : problem.out.dq.Values())
             ASSERT_TRUE(std::isfinite(x));
           for (double x : problem.out.dk[0].Values())
