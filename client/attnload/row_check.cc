@@ -103,11 +103,13 @@ struct Sum {
       error[d] += weight_error * std::abs(row[d]);
     }
   }
-  // The bound of an element that is rounded to a type at last.
-  double Bound(int64_t d, client::DType dtype) const {
-    const double sum_error = error[d] + double(terms + 4) * kU32 * size[d];
+  // The bound of an element that is multiplied by `scale` (>= 0), and rounded
+  // to a type at last: what that rounding costs at least is not scaled.
+  double Bound(int64_t d, double scale, client::DType dtype) const {
+    const double sum_error =
+        scale * (error[d] + double(terms + 4) * kU32 * size[d]);
     return sum_error + LeastRounding(dtype) +
-           UnitRoundoff(dtype) * (std::abs(value[d]) + sum_error);
+           UnitRoundoff(dtype) * (scale * std::abs(value[d]) + sum_error);
   }
 
   Row value, error, size;
@@ -163,7 +165,7 @@ void CheckForward(const Payload& payload, const Answer& answer, int64_t b,
   const int64_t o_row = ((b * s.q_len + i) * s.q_heads + h) * s.value_dim;
   for (int64_t d = 0; d < s.value_dim; ++d) {
     Compare(LoadElement(s.dtype, answer.a.data(), o_row + d), o.value[d],
-            o.Bound(d, s.dtype), At("o", b, i, h, d), verdict);
+            o.Bound(d, 1, s.dtype), At("o", b, i, h, d), verdict);
   }
   Compare(answer.rows[(b * s.q_heads + h) * s.q_len + i], lse,
           columns.size() == 0
@@ -203,7 +205,7 @@ void CheckSum(const char* name, const Sum& sum, double scale,
   const int64_t dim = int64_t(sum.value.size());
   for (int64_t d = 0; d < dim; ++d) {
     Compare(LoadElement(dtype, data, row * dim + d), scale * sum.value[d],
-            scale * sum.Bound(d, dtype), At(name, b, i, h, d), verdict);
+            sum.Bound(d, scale, dtype), At(name, b, i, h, d), verdict);
   }
 }
 

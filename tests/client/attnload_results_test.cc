@@ -323,5 +323,14 @@ TEST_F(AttnloadTest, RequestsThatTheServerRefusesAreCountedAndShown) {
   EXPECT_EQ(level["shapes"][1]["latency"]["count"], level["ok"]);
 }
 
+// Gradients of one query over many keys are among f16's subnormals, which a
+// right answer may round by as much as the value.
+TEST_F(AttnloadTest, RightGradientsAmongSubnormalsAreNotCalledWrong) {
+  const Measured m = Measure({"--shape=backward:f16:s1/4096:h8:d128",
+                              "--check=1", "--requests=15", "--warmup=0"});
+  EXPECT_GT(m.levels[0]["answers_checked"], 0);
+  EXPECT_EQ(m.levels[0]["answers_wrong"], 0) << m.ran.output;
+}
+
 }  // namespace
 }  // namespace attnd

@@ -37,7 +37,9 @@ bool Sees(const Shape& s, int64_t i, int64_t j) {
 
 struct Problem {
   const Payload& payload;
+  const double scale_factor;
   const Shape& s = payload.shape();
+  const float scale = float(scale_factor / std::sqrt(double(s.head_dim)));
 
   float Q(int64_t b, int64_t i, int64_t h, int64_t d) const {
     return At(payload.q(), b, i, h, d, s.q_len, s.q_heads, s.head_dim);
@@ -57,7 +59,7 @@ struct Problem {
     for (int64_t d = 0; d < s.head_dim; ++d) {
       sum += Q(b, i, h, d) * K(b, j, h * s.kv_heads / s.q_heads, d);
     }
-    return sum / std::sqrt(float(s.head_dim));
+    return sum * scale;
   }
 
  private:
@@ -104,7 +106,7 @@ void BackwardPair(const Problem& p, int64_t b, int64_t h, int64_t i, int64_t j,
     g.dv[((b * s.kv_len + j) * s.kv_heads + kv_h) * s.value_dim + d] +=
         weight * d_o;
   }
-  const float ds = weight * inner / std::sqrt(float(s.head_dim));
+  const float ds = weight * inner * p.scale;
   for (int64_t d = 0; d < s.head_dim; ++d) {
     g.dq[((b * s.q_len + i) * s.q_heads + h) * s.head_dim + d] +=
         ds * p.K(b, j, kv_h, d);
@@ -122,8 +124,9 @@ void StoreAll(DType dtype, const std::vector<float>& from,
 
 }  // namespace
 
-void ComputePlainly(const Payload& payload, Answer& answer) {
-  const Problem p{payload};
+void ComputePlainly(const Payload& payload, Answer& answer,
+                    double scale_factor) {
+  const Problem p{payload, scale_factor};
   const Shape& s = p.s;
   Gradients g;
   if (s.backward) {

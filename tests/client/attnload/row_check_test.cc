@@ -22,6 +22,10 @@ class RowCheck : public ::testing::TestWithParam<const char*> {
     Payload::Poison(*answer_);
     ComputePlainly(payload_, *answer_);
   }
+  // Each output as if attention's scale had been `factor` times its value.
+  void ComputeWithScale(double factor) {
+    ComputePlainly(payload_, *answer_, factor);
+  }
   RowVerdict Check() { return CheckRows(payload_, *answer_, 40, random_); }
 
   Payload payload_;
@@ -53,6 +57,14 @@ TEST_P(RowCheck, RefusesAnswersInAnotherOrder) {
   EXPECT_NE(verdict.where.find("should be"), std::string::npos);
 }
 
+// Where a type is fine enough to show it: in forward always, as LSE is f32.
+TEST_P(RowCheck, RefusesAScaleThatIsOffByATwentiethOfAPercent) {
+  const Shape& shape = payload_.shape();
+  const bool coarse = shape.backward && shape.dtype != client::DType::kF32;
+  ComputeWithScale(coarse ? 1 + 4 * UnitRoundoff(shape.dtype) : 1.0005);
+  EXPECT_FALSE(Check().right());
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, RowCheck,
                          ::testing::Values("forward:f32:b2:s33:h4/2:d16",
                                            "forward:f16:s40/70:d24/8",
@@ -61,6 +73,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, RowCheck,
                                            "backward:f32:b2:s33:h4/2:d16",
                                            "backward:f16:s40/70:d24/8",
                                            "backward:bf16:s50:h2:causal",
+                                           // Gradients of f16's subnormals.
+                                           "backward:f16:s1/8192:h2:d16",
                                            "backward:f32:s30/20:h2:w5/3"));
 
 }  // namespace
