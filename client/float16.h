@@ -1,8 +1,9 @@
 #ifndef ATTND_CLIENT_FLOAT16_H_
 #define ATTND_CLIENT_FLOAT16_H_
 
-// IEEE 754 binary16 and bfloat16 to and from float, rounding to nearest even.
-// Portable: no compiler support for either type is needed.
+// IEEE 754 binary16 and bfloat16 to float, and from float or double, rounding
+// once, to nearest even. Portable: no compiler support for either type is
+// needed.
 
 #include <bit>
 #include <cmath>
@@ -14,8 +15,18 @@ inline float FromBf16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
-inline uint16_t ToBf16(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
+// The float on `value`'s way to 16 bits: rounded to odd, so that the second
+// rounding gives what a single one would.
+inline float RoundToOdd(double value) {
+  const float nearest = static_cast<float>(value);
+  if (std::isnan(value) || nearest == value) return nearest;
+  uint32_t bits = std::bit_cast<uint32_t>(nearest);
+  if (std::fabs(nearest) > std::fabs(value)) --bits;  // toward zero
+  return std::bit_cast<float>(bits | 1);
+}
+
+inline uint16_t ToBf16(double value) {
+  uint32_t bits = std::bit_cast<uint32_t>(RoundToOdd(value));
   if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);
   bits += 0x7fff + (bits >> 16 & 1);
   return static_cast<uint16_t>(bits >> 16);
@@ -33,10 +44,11 @@ inline float FromF16(uint16_t bits) {
   return std::bit_cast<float>(sign | biased << 23 | fraction << 13);
 }
 
-inline uint16_t ToF16(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
+inline uint16_t ToF16(double value) {
+  const float odd = RoundToOdd(value);
+  const uint32_t bits = std::bit_cast<uint32_t>(odd);
   const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
-  const float magnitude = std::fabs(value);
+  const float magnitude = std::fabs(odd);
   if (std::isnan(value)) return sign | 0x7e00;
   // Halfway between the largest finite value and the next power of two.
   if (magnitude >= 65520.0f) return sign | 0x7c00;

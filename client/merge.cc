@@ -88,9 +88,7 @@ void StoreRow(const std::vector<double>& sum, int64_t first, const Tensor& to) {
   }
   uint16_t* row = static_cast<uint16_t*>(to.data) + first;
   const auto round = to.dtype == DType::kF16 ? ToF16 : ToBf16;
-  for (size_t i = 0; i < sum.size(); ++i) {
-    row[i] = round(static_cast<float>(sum[i]));
-  }
+  for (size_t i = 0; i < sum.size(); ++i) row[i] = round(sum[i]);
 }
 
 // Merges one row, `o_row`-th of O and `lse_row`-th of LSE.

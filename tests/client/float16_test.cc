@@ -29,7 +29,7 @@ double Definition(uint16_t bits, int exponent_bits, int fraction_bits) {
 struct Format {
   int exponent_bits, fraction_bits;
   float (*from)(uint16_t);
-  uint16_t (*to)(float);
+  uint16_t (*to)(double);
 };
 
 class Float16Test : public ::testing::TestWithParam<Format> {};
@@ -60,12 +60,15 @@ TEST_P(Float16Test, RoundsToNearestEven) {
   for (int i = 0; i + 1 < largest; ++i) {
     const uint16_t low = static_cast<uint16_t>(i);
     const uint16_t high = static_cast<uint16_t>(i + 1);
-    const float middle = static_cast<float>(
-        (double{format.from(low)} + double{format.from(high)}) / 2);
-    const float infinity = std::numeric_limits<float>::infinity();
+    const double middle =
+        (double{format.from(low)} + double{format.from(high)}) / 2;
+    const double infinity = std::numeric_limits<double>::infinity();
     EXPECT_EQ(format.to(middle), i % 2 == 0 ? low : high) << i;
     EXPECT_EQ(format.to(std::nextafter(middle, -infinity)), low) << i;
     EXPECT_EQ(format.to(std::nextafter(middle, infinity)), high) << i;
+    const float f32 = static_cast<float>(middle);
+    EXPECT_EQ(format.to(std::nextafter(f32, -HUGE_VALF)), low) << i;
+    EXPECT_EQ(format.to(std::nextafter(f32, HUGE_VALF)), high) << i;
     EXPECT_EQ(format.to(-middle) & 0x7fff, format.to(middle)) << i;
   }
 }

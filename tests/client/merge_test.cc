@@ -233,6 +233,36 @@ TEST(MergePartialsTest, OnePartialComesBackBitForBit) {
   EXPECT_EQ(to_lse.data, lse.data);
 }
 
+// Of a partial that is midway between two values of the output's type, and one
+// that moves it by 1e-9 of itself: less than f32 can hold, but not nothing.
+TEST(MergePartialsTest, RoundsOnceFromDouble) {
+  struct Case {
+    DType dtype;
+    float middle, nudge;
+    uint16_t right;
+  };
+  for (const Case& c : {Case{DType::kF16, 1 + 0x1p-11f, 1000, 0x3c01},
+                        Case{DType::kF16, 1 + 3 * 0x1p-11f, -1000, 0x3c01},
+                        Case{DType::kF16, -1 - 0x1p-11f, -1000, 0xbc01},
+                        Case{DType::kBF16, 1 + 0x1p-8f, 1000, 0x3f81},
+                        Case{DType::kBF16, 1 + 3 * 0x1p-8f, -1000, 0x3f81}}) {
+    Buffer a(DType::kF32, {1, 1, 1, 1}), a_lse(DType::kF32, {1, 1, 1});
+    Buffer b(DType::kF32, {1, 1, 1, 1}), b_lse(DType::kF32, {1, 1, 1});
+    a.set(0, c.middle);
+    a_lse.set(0, 0);
+    b.set(0, c.nudge);
+    b_lse.set(0, -27.631f);  // a weight of 1e-12
+    Buffer to(c.dtype, {1, 1, 1, 1});
+    ASSERT_TRUE(
+        MergePartials({{a.view(), a_lse.view()}, {b.view(), b_lse.view()}},
+                      Layout::kBshd, to.out(), {})
+            .ok());
+    uint16_t bits;
+    std::memcpy(&bits, to.data.data(), 2);
+    EXPECT_EQ(bits, c.right) << c.middle << " " << c.nudge;
+  }
+}
+
 TEST(MergePartialsTest, WhatAnEmptyPartialHoldsIsNotRead) {
   Buffer good(DType::kF32, {1, 1, 1, 2}), good_lse(DType::kF32, {1, 1, 1});
   good.set(0, 1);
