@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
+#include "client/check_enum.h"
 #include "client/messages.h"
 #include "client/tensor_size.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -67,6 +68,18 @@ v1::Priority ToProto(Priority priority) {
       return v1::PRIORITY_HIGH;
   }
   return v1::PRIORITY_UNSPECIFIED;
+}
+
+// What FillAttention and FillOptions take for granted.
+absl::Status CheckEnums(const Attention& attention, Algorithm algorithm,
+                        const CallOptions& options) {
+  absl::Status status =
+      CheckEnum("attention.layout", attention.layout, Layout::kPacked);
+  status.Update(
+      CheckEnum("options.algorithm", algorithm, Algorithm::kFlashAttention2));
+  status.Update(
+      CheckEnum("options.priority", options.priority, Priority::kHigh));
+  return status;
 }
 
 void FillAttention(const Attention& from, v1::Attention& to) {
@@ -162,10 +175,6 @@ class RequestWriter {
   }
 
   int64_t Bytes(int field, DType dtype, const Shape& shape) {
-    if (ToProto(dtype) == v1::DATA_TYPE_UNSPECIFIED) {
-      status_ = FieldError(absl::StrCat(Name(field), ".dtype"), "not a DType");
-      return 0;
-    }
     const absl::StatusOr<int64_t> bytes =
         TensorBytes(Name(field), dtype, shape);
     status_.Update(bytes.status());
@@ -201,6 +210,9 @@ absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
                                      const CallOptions& options,
                                      int64_t max_message_bytes) {
   using Request = v1::ForwardRequest;
+  const absl::Status known =
+      CheckEnums(call.attention, call.algorithm, options);
+  if (!known.ok()) return known;
   wire::MessageArena arena;
   auto& request = arena.New<Request>();
   FillAttention(call.attention, *request.mutable_attention());
@@ -220,6 +232,9 @@ absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
                                       const CallOptions& options,
                                       int64_t max_message_bytes) {
   using Request = v1::BackwardRequest;
+  const absl::Status known =
+      CheckEnums(call.attention, call.algorithm, options);
+  if (!known.ok()) return known;
   wire::MessageArena arena;
   auto& request = arena.New<Request>();
   FillAttention(call.attention, *request.mutable_attention());

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "client/check_enum.h"
 #include "client/float16.h"
 #include "client/tensor_size.h"
 #include "kernels/field_error.h"
@@ -45,6 +46,8 @@ absl::Status CheckLse(const std::string& field, DType dtype, const Shape& shape,
 
 absl::Status Check(absl::Span<const Partial> partials, Layout layout,
                    const Tensor& o, const Tensor& lse) {
+  absl::Status status = CheckEnum("layout", layout, Layout::kPacked);
+  if (!status.ok()) return status;
   // LSE's shape depends on O's as it does on Q's.
   const Shape lse_shape = LseShape({o.dtype, o.shape, nullptr}, layout);
   if (lse_shape.empty()) {
@@ -52,7 +55,7 @@ absl::Status Check(absl::Span<const Partial> partials, Layout layout,
                                               " has another rank than its "
                                               "layout"));
   }
-  absl::Status status = CheckTensor("o", o.dtype, o.shape, o.data, o.shape);
+  status.Update(CheckTensor("o", o.dtype, o.shape, o.data, o.shape));
   if (!lse.shape.empty()) {
     status.Update(CheckLse("lse", lse.dtype, lse.shape, lse.data, lse_shape));
   }

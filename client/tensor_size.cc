@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "client/check_enum.h"
 #include "kernels/field_error.h"
 
 namespace attnd::client {
@@ -11,6 +12,9 @@ int64_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 absl::StatusOr<int64_t> TensorBytes(absl::string_view field, DType dtype,
                                     const std::vector<int64_t>& shape) {
   constexpr int64_t kLimit = int64_t{1} << 62;
+  const absl::Status known =
+      CheckEnum(absl::StrCat(field, ".dtype"), dtype, DType::kBF16);
+  if (!known.ok()) return known;
   int64_t volume = SizeOf(dtype);
   bool empty = false;
   for (const int64_t extent : shape) {

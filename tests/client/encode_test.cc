@@ -110,6 +110,9 @@ TEST_F(CoreEncodeTest, RefusesTensorsThatCannotBeSent) {
   call.q.dtype = static_cast<DType>(77);
   ExpectRefused(call, "q.dtype");
   call = Call();
+  call.o.dtype = static_cast<DType>(3);
+  ExpectRefused(call, "o.dtype");
+  call = Call();
   call.o.shape = {2, 3, 4, 5};
   ExpectRefused(call, "o.shape");
   call = Call();
@@ -122,6 +125,27 @@ TEST_F(CoreEncodeTest, RefusesTensorsThatCannotBeSent) {
   call.v.shape = {1, 1 << 20, 1 << 10, 6};
   call.o = {};
   ExpectRefused(call, "v");  // 12 GiB
+}
+
+// The first number beyond each enum, which the wire would carry as a default.
+TEST_F(CoreEncodeTest, RefusesEnumsThatHoldNoneOfTheirValues) {
+  ForwardCall call = Call();
+  call.attention.layout = static_cast<Layout>(3);
+  ExpectRefused(call, "attention.layout");
+  call = Call();
+  call.algorithm = static_cast<Algorithm>(5);
+  ExpectRefused(call, "options.algorithm");
+  CallOptions options;
+  options.priority = static_cast<Priority>(3);
+  const absl::Status forward = client_->Forward(Call(), options).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(forward)) << forward;
+  BackwardCall backward;
+  backward.attention.layout = static_cast<Layout>(255);
+  backward.algorithm = static_cast<Algorithm>(255);
+  const absl::Status status = client_->Backward(backward, {}).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  EXPECT_EQ(wire::FieldViolations(status).at(0).field, "attention.layout");
+  EXPECT_EQ(transport_->size(), 0);
 }
 
 TEST_F(CoreEncodeTest, RefusesWhatDoesNotFitAMessage) {

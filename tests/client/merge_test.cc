@@ -345,6 +345,16 @@ TEST(MergePartialsTest, RefusesWhatDoesNotFitAndNamesIt) {
   out = lse.out();
   out.shape = {1, 3, 3};
   refused(good, o.out(), out, "lse.shape");
+  out = o.out();
+  out.dtype = static_cast<DType>(3);
+  refused(good, out, lse.out(), "o.dtype");
+  bad = good;
+  bad.o.dtype = static_cast<DType>(77);
+  refused(bad, o.out(), lse.out(), "partials[1].o.dtype");
+  const absl::Status layout =
+      MergePartials({good}, static_cast<Layout>(3), o.out(), lse.out());
+  EXPECT_TRUE(absl::IsInvalidArgument(layout)) << layout;
+  EXPECT_THAT(std::string(layout.message()), HasSubstr("layout: "));
 }
 
 }  // namespace

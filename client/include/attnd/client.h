@@ -174,8 +174,9 @@ struct ClientOptions {
 //
 // Every call returns the server's status, or: INVALID_ARGUMENT (naming the
 // field) when the call's tensors disagree with their sizes or are too large to
-// send, DEADLINE_EXCEEDED, CANCELLED, INTERNAL (naming the field) when a
-// response does not fit the memory given for it.
+// send, or an enum holds none of its values, DEADLINE_EXCEEDED, CANCELLED,
+// INTERNAL (naming the field) when a response does not fit the memory given for
+// it.
 class Client {
  public:
   using Callback = std::function<void(absl::StatusOr<Report>)>;
