@@ -180,6 +180,7 @@ absl::Status DecodeServerInfo(Fragments fragments, ServerInfo& info) {
   info.max_queue_flops = from.limits().max_queue_flops();
   info.max_request_flops = from.limits().max_request_flops();
   info.max_head_dim = from.limits().max_head_dim();
+  info.max_request_sequences = from.limits().max_request_sequences();
   info.preferred_chunk_bytes = from.preferred_chunk_bytes();
   return absl::OkStatus();
 }

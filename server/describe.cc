@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "kernels/attention.h"
 #include "kernels/request.h"
+#include "server/decode.h"
 #include "server/version.h"
 
 namespace attnd::server {
@@ -71,6 +72,7 @@ attn::v1::GetServerInfoResponse MakeServerInfo(
   limits.set_max_queue_flops(options.scheduler.max_queue_flops);
   limits.set_max_request_flops(options.scheduler.max_request_flops);
   limits.set_max_head_dim(kMaxHeadDim);
+  limits.set_max_request_sequences(kMaxSequences);
   info.set_preferred_chunk_bytes(kPreferredChunkBytes);
   return info;
 }

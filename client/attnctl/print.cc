@@ -130,9 +130,10 @@ std::string InfoText(const ServerInfo& info) {
   text += Line("queue",
                absl::StrFormat("%d requests, %.4g FLOP",
                                info.max_queue_requests, info.max_queue_flops));
-  text += Line("request",
-               absl::StrFormat("%.4g FLOP, head_dim %d", info.max_request_flops,
-                               info.max_head_dim));
+  text +=
+      Line("request", absl::StrFormat("%.4g FLOP, head_dim %d, %d sequences",
+                                      info.max_request_flops, info.max_head_dim,
+                                      info.max_request_sequences));
   text += Line("chunk", absl::StrCat(info.preferred_chunk_bytes, " bytes"));
   return text;
 }
@@ -156,6 +157,7 @@ std::string InfoJson(const ServerInfo& info) {
                {"max_queue_flops", info.max_queue_flops},
                {"max_request_flops", info.max_request_flops},
                {"max_head_dim", info.max_head_dim},
+               {"max_request_sequences", info.max_request_sequences},
                {"preferred_chunk_bytes", info.preferred_chunk_bytes}});
 }
 

@@ -284,7 +284,7 @@ TEST_F(AttnctlTest, InfoAndHealthOfALiveServer) {
   const auto json = nlohmann::json::parse(info.output);
   EXPECT_EQ(json["devices"][0]["kind"], "cpu");
   EXPECT_EQ(json["server_instance_id"].get<std::string>().size(), 32);
-  EXPECT_THAT(Run({"info"}).output, HasSubstr("head_dim 256"));
+  EXPECT_THAT(Run({"info"}).output, HasSubstr("head_dim 256, 16384 sequences"));
   const Ran health = Run({"health"});
   EXPECT_EQ(health.exit_status, kDone);
   EXPECT_EQ(health.output, "SERVING\n");

@@ -97,6 +97,7 @@ TEST_F(CoreDecodeTest, ServerInfoIsReadWhole) {
   response.mutable_limits()->set_max_queue_flops(4);
   response.mutable_limits()->set_max_request_flops(5);
   response.mutable_limits()->set_max_head_dim(6);
+  response.mutable_limits()->set_max_request_sequences(8);
   response.set_preferred_chunk_bytes(7);
   transport_->answer =
       [&](const FakeTransport::Attempt& attempt) -> Transport::Result {
@@ -121,6 +122,7 @@ TEST_F(CoreDecodeTest, ServerInfoIsReadWhole) {
   EXPECT_EQ(info->max_queue_flops, 4);
   EXPECT_EQ(info->max_request_flops, 5);
   EXPECT_EQ(info->max_head_dim, 6);
+  EXPECT_EQ(info->max_request_sequences, 8);
   EXPECT_EQ(info->preferred_chunk_bytes, 7);
 }
 

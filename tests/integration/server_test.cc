@@ -110,6 +110,7 @@ TEST_F(ServerTest, SaysWhatItIs) {
   EXPECT_GT(info.limits().max_message_bytes(), 0);
   EXPECT_EQ(info.limits().memory_limit_bytes(), 256 << 20);
   EXPECT_EQ(info.limits().max_head_dim(), 256);
+  EXPECT_EQ(info.limits().max_request_sequences(), 16384);
 }
 
 TEST_F(ServerTest, AFullQueueIsResourceExhaustedWithARetryDelay) {

@@ -30,6 +30,7 @@ class ServiceTest(client.ClientTest):
     self.assertRegex(info.server_instance_id, r"^[0-9a-f]{32}$")
     self.assertTrue(info.version)
     self.assertEqual(info.limits.max_head_dim, 256)
+    self.assertEqual(info.limits.max_request_sequences, 1 << 14)
     for name in ("max_message_bytes", "memory_limit_bytes",
                  "max_queue_requests", "max_queue_flops", "max_request_flops"):
       self.assertGreater(getattr(info.limits, name), 0, name)

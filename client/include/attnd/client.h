@@ -136,6 +136,7 @@ struct ServerInfo {
   double max_queue_flops = 0;
   double max_request_flops = 0;
   int64_t max_head_dim = 0;
+  int64_t max_request_sequences = 0;  // entries of q_lens and its kin
   int64_t preferred_chunk_bytes = 0;
 };
 
