@@ -131,7 +131,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--port_file", flags.port_file,
                  "File to write the port to, once listening")
       ->group("Addresses");
-  app.add_option("--unix_socket", s.unix_socket, "Listen on this path as well")
+  app.add_option("--unix_socket", s.unix_socket,
+                 "Listen on this path as well; empty: on none")
       ->group("Addresses");
   AddMode(app, "--unix_socket_mode", s.unix_socket_mode,
           "Permissions of that socket; 0660 lets its group connect as well")

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/flags.h"
 #include "server/devices.h"
 #include "server/flags.h"
 #include "server/heap.h"
@@ -123,7 +124,7 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   app.option_defaults()->always_capture_default();
   AddFlags(app, flags);
   try {
-    app.parse(argc, argv);
+    ParseFlags(app, argc, argv, {"--unix_socket"});
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kBadFlags;
   }

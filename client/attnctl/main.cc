@@ -5,6 +5,7 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
+#include "base/flags.h"
 #include "client/attnctl/commands.h"
 #include "client/attnctl/flags.h"
 #include "client/attnctl/print.h"
@@ -80,7 +81,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   AddCommands(flags, app);
   try {
-    app.parse(argc, argv);
+    ParseFlags(app, argc, argv, {"--service"});
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kBadInput;
   }

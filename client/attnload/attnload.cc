@@ -13,9 +13,10 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "attnd/client.h"
+#include "base/decimal.h"
+#include "base/flags.h"
 #include "client/attnload/load.h"
 #include "client/attnload/range.h"
 #include "client/attnload/report.h"
@@ -43,21 +44,12 @@ CLI::Validator Within(double from, double to) {
   CLI::Validator number(
       [](std::string& text) -> std::string {
         double value = 0;
-        return absl::SimpleAtod(text, &value) && std::isnan(value)
+        return ParseDecimal(text, &value) && std::isnan(value)
                    ? "nan is no number"
                    : "";
       },
       "");
   return range & number;
-}
-
-// CLI11 wraps a negative number round, and cuts one that is too large.
-CLI::Validator Seed() {
-  return {[](std::string& text) -> std::string {
-            uint64_t seed;
-            return absl::SimpleAtoi(text, &seed) ? "" : "not 0 to 2^64 - 1";
-          },
-          ""};
 }
 
 void AddFlags(CLI::App& app, Flags& f) {
@@ -106,8 +98,7 @@ void AddFlags(CLI::App& app, Flags& f) {
       ->capture_default_str()
       ->check(Within(0.0, 1.0));
   app.add_option("--seed", f.load.seed, "Of data, mix and arrival times")
-      ->capture_default_str()
-      ->check(Seed());
+      ->capture_default_str();
   app.add_option("--json", f.json, "Also write results here; - is stdout");
   app.footer(
       "A shape is parts joined by ':', in any order, with @weight last:\n"
@@ -285,11 +276,12 @@ int Run(Flags flags) {
 }  // namespace attnd::attnload
 
 int main(int argc, char** argv) {
-  CLI::App app{"Puts load on an attnd server and measures how it bears it"};
+  CLI::App app("Puts load on an attnd server and measures how it bears it",
+               "attnload");
   attnd::attnload::Flags flags;
   attnd::attnload::AddFlags(app, flags);
   try {
-    app.parse(argc, argv);
+    attnd::ParseFlags(app, argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }

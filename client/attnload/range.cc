@@ -3,10 +3,11 @@
 #include <cmath>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/decimal.h"
+#include "proto/status.h"
 
 namespace attnd::attnload {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 constexpr size_t kMaxLevels = 1000;
 
 bool ParseLevel(absl::string_view text, double& level) {
-  return absl::SimpleAtod(text, &level) && std::isfinite(level) && level > 0;
+  return ParseDecimal(text, &level) && std::isfinite(level) && level > 0;
 }
 
 }  // namespace
@@ -22,7 +23,7 @@ bool ParseLevel(absl::string_view text, double& level) {
 absl::StatusOr<std::vector<double>> ParseRange(absl::string_view text) {
   const auto refuse = [text](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "\"", text, "\": ", why,
+        "\"", wire::Echo(text), "\": ", why,
         "; expected a number, a,b,c, from:to:step or from:to:*factor"));
   };
   std::vector<double> levels;

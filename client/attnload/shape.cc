@@ -9,6 +9,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/decimal.h"
+#include "proto/status.h"
 
 namespace attnd::attnload {
 namespace {
@@ -113,14 +115,14 @@ int64_t Shape::output_bytes() const {
 absl::StatusOr<Shape> ParseShape(absl::string_view text) {
   const auto refuse = [text](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("shape \"", text, "\": ", why));
+        absl::StrCat("shape \"", wire::Echo(text), "\": ", why));
   };
   Shape shape;
   const std::vector<absl::string_view> halves =
       absl::StrSplit(text, absl::MaxSplits('@', 1));
   shape.name = std::string(halves[0]);
   if (halves.size() == 2 &&
-      (!absl::SimpleAtod(halves[1], &shape.weight) ||
+      (!ParseDecimal(halves[1], &shape.weight) ||
        !std::isfinite(shape.weight) || shape.weight <= 0)) {
     return refuse("the weight after @ is not > 0");
   }
@@ -128,10 +130,11 @@ absl::StatusOr<Shape> ParseShape(absl::string_view text) {
   for (absl::string_view part : absl::StrSplit(halves[0], ':')) {
     char kind;
     if (!ParseWord(part, shape, kind) && !ParseNumbers(part, shape, kind)) {
-      return refuse(absl::StrCat("\"", part, "\" is not known"));
+      return refuse(absl::StrCat("\"", wire::Echo(part), "\" is not known"));
     }
     if (!kinds.insert(kind).second) {
-      return refuse(absl::StrCat("\"", part, "\" says a thing twice"));
+      return refuse(
+          absl::StrCat("\"", wire::Echo(part), "\" says a thing twice"));
     }
   }
   if (absl::Status s = Validate(shape); !s.ok()) return refuse(s.message());

@@ -7,6 +7,7 @@
 #include <signal.h>
 
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -238,6 +239,36 @@ TEST(Flags, OutOfRangeExitsWithTwoAndNamesTheFlag) {
     EXPECT_THAT(ran.output,
                 ::testing::HasSubstr(flag.substr(0, flag.find('='))));
   }
+}
+
+TEST(Flags, AnEmptyValueIsNotTheNextFlag) {
+  for (const std::string flag : {"--host", "--port_file", "--device",
+                                 "--memory_limit", "--drain_time", "--port"}) {
+    // Were it to go on, it would fail to listen.
+    const Ran ran = RunProgram({ATTND_BINARY, flag + "=", "--port=-1"});
+    EXPECT_EQ(ran.exit_status, 2) << flag << "\n" << ran.output;
+    EXPECT_THAT(ran.output, ::testing::StartsWith(flag + ": "));
+  }
+  // Empty, that is none; and the port that follows is one that is refused.
+  const Ran none = RunProgram({ATTND_BINARY, "--unix_socket=", "--port=-1"});
+  EXPECT_EQ(none.exit_status, 2);
+  EXPECT_THAT(none.output, ::testing::HasSubstr("nothing to listen on"));
+  EXPECT_FALSE(std::filesystem::exists("--port=-1"));
+}
+
+TEST(Flags, NumbersAreDecimal) {
+  for (const std::string flag :
+       {"--port=0x10", "--threads=0b1", "--memory_limit=0x10000000",
+        "--max_queue_flops=0x1p40", "--max_streams=1e2"}) {
+    const Ran ran = RunProgram({ATTND_BINARY, flag});
+    EXPECT_EQ(ran.exit_status, 2) << flag << "\n" << ran.output;
+    EXPECT_THAT(ran.output,
+                ::testing::StartsWith(flag.substr(0, flag.find('='))));
+  }
+  // Out of range as a decimal number, and within it as an octal one.
+  const Ran port = RunProgram({ATTND_BINARY, "--port=070000"});
+  EXPECT_EQ(port.exit_status, 2);
+  EXPECT_THAT(port.output, ::testing::HasSubstr("is 70000"));
 }
 
 TEST(Flags, AGpuThatIsNotThereIsAnErrorThatNamesTheFlag) {

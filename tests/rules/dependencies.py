@@ -8,22 +8,24 @@ import pathlib
 import re
 import sys
 
-PARTS = ('kernels', 'proto', 'server', 'client')
+PARTS = ('base', 'kernels', 'proto', 'server', 'client')
 SUFFIXES = {'.h', '.cc', '.cu', '.cuh'}
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
 
 # Whose headers each part may include, as path prefixes: its own, and those of
 # the parts below it.
 MAY_INCLUDE = {
-    'kernels': ('kernels/',),
-    'proto': ('proto/', 'kernels/field_error.h'),
-    'server': ('server/', 'proto/', 'kernels/'),
-    'client': ('client/', 'attnd/', 'proto/', 'kernels/field_error.h'),
+    'base': ('base/',),
+    'kernels': ('kernels/', 'base/'),
+    'proto': ('proto/', 'base/', 'kernels/field_error.h'),
+    'server': ('server/', 'proto/', 'base/', 'kernels/'),
+    'client': ('client/', 'attnd/', 'proto/', 'base/', 'kernels/field_error.h'),
 }
-OURS = ('kernels/', 'proto/', 'server/', 'client/', 'attnd/')
+OURS = ('base/', 'kernels/', 'proto/', 'server/', 'client/', 'attnd/')
 
 GRPC = re.compile(r'(grpc|grpcpp|grpc\+\+)/|.*\.grpc\.pb\.h$')
 PROTOBUF = re.compile(r'google/|.*\.pb\.h$')
+FLAGS = re.compile(r'base/flags\.h$|CLI/')
 CUDA = re.compile(r'cuda|cublas|cudnn|nvrtc|nccl|cute/|cutlass/|cooperative_groups')
 
 # The edges that speak RPC: nothing else knows gRPC.
@@ -52,6 +54,8 @@ def broken_rule(path, header):
         return 'public headers know neither gRPC nor protobuf'
     if GRPC.match(header) and str(path.with_suffix('')) not in GRPC_EDGES:
         return 'gRPC headers belong at the edges'
+    if FLAGS.match(header) and part in ('kernels', 'proto'):
+        return 'flags are for programs'
     if PROTOBUF.match(header) and part == 'kernels':
         return 'kernels know nothing of protobuf'
     if header.startswith(OURS) and not header.startswith(MAY_INCLUDE[part]):

@@ -8,6 +8,12 @@ import unittest
 import dependencies
 
 REFUSED = [
+    ('base/a.cc', '"kernels/field_error.h"'),
+    ('base/a.cc', '"client/npy.h"'),
+    ('base/a.cc', '"server/options.h"'),
+    ('kernels/a.cc', '"base/flags.h"'),
+    ('proto/a.cc', '"base/flags.h"'),
+    ('kernels/a.cc', '"CLI/CLI.hpp"'),
     ('kernels/a.cc', '"server/options.h"'),
     ('kernels/a.cc', '"proto/codec.h"'),
     ('kernels/a.cc', '"client/core.h"'),
@@ -33,6 +39,11 @@ REFUSED = [
     ('kernels/a.cc', '"../server/options.h"'),
 ]
 ALLOWED = [
+    ('base/a.cc', '"base/flags.h"'),
+    ('kernels/a.cc', '"base/decimal.h"'),
+    ('proto/a.cc', '"base/decimal.h"'),
+    ('server/a.cc', '"base/flags.h"'),
+    ('client/a.cc', '"base/flags.h"'),
     ('kernels/a.cc', '"kernels/attention.h"'),
     ('kernels/cpu/a.cc', '"hwy/highway.h"'),
     ('kernels/cuda/sm90/a.cu', '<cuda_runtime.h>'),
