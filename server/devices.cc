@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "proto/status.h"
 
 namespace attnd::server {
 namespace {
@@ -26,7 +27,7 @@ absl::StatusOr<std::vector<int>> ParseIndices(absl::string_view text) {
     int index = 0;
     if (!ParseIndex(part, index)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("\"", part, "\" is no index of a GPU"));
+          absl::StrCat("\"", wire::Echo(part), "\" is no index of a GPU"));
     }
     if (std::find(indices.begin(), indices.end(), index) != indices.end()) {
       return absl::InvalidArgumentError(
@@ -55,8 +56,9 @@ absl::Status ParseDevice(absl::string_view text, DeviceOptions& options) {
     return absl::OkStatus();
   }
   if (!absl::ConsumePrefix(&text, "cuda:")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", text, "\" is none of auto, cpu, cuda and cuda:INDEX,..."));
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", wire::Echo(text),
+                     "\" is none of auto, cpu, cuda and cuda:INDEX,..."));
   }
   absl::StatusOr<std::vector<int>> indices = ParseIndices(text);
   if (!indices.ok()) return indices.status();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "proto/status.h"
 #include "server/version.h"
 
 namespace attnd::server {
@@ -19,7 +20,8 @@ CLI::Option* AddDuration(CLI::App& app, const std::string& name,
           [name, &value](const std::string& text) {
             if (!absl::ParseDuration(text, &value)) {
               throw CLI::ValidationError(
-                  name, "\"" + text + "\" is no duration such as 30s or 1.5ms");
+                  name, absl::StrCat("\"", wire::Echo(text),
+                                     "\" is no duration such as 30s or 1.5ms"));
             }
           },
           help)

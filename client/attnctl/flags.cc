@@ -2,6 +2,10 @@
 
 #include <map>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/status.h"
+
 namespace attnd::client {
 namespace {
 
@@ -21,14 +25,25 @@ const std::map<std::string, Algorithm>& Algorithms() {
   return names;
 }
 
-// One of the names in `values`; --help lists them.
+// One of the names in `values`, which --help lists, as an error does. Not by
+// CLI11's transformers: they print the values too, and take them for names.
 template <typename T, typename Value>
-CLI::Option* AddChoice(CLI::App& app, const std::string& name, T& target,
+CLI::Option* AddChoice(CLI::App& app, const std::string& flag, T& target,
                        const std::map<std::string, Value>& values,
                        const std::string& help) {
-  return app.add_option(name, target, help)
-      ->transform(CLI::CheckedTransformer(values).description(""))
-      ->type_name(CLI::detail::generate_map(values, true));
+  const std::string names = absl::StrJoin(
+      values, ", ",
+      [](std::string* out, const auto& value) { out->append(value.first); });
+  const auto choose = [flag, names, values, &target](const std::string& name) {
+    const auto found = values.find(name);
+    if (found == values.end()) {
+      throw CLI::ValidationError(
+          flag, absl::StrCat("\"", wire::Echo(name), "\" is none of ", names));
+    }
+    target = found->second;
+  };
+  return app.add_option_function<std::string>(flag, choose, help)
+      ->type_name(absl::StrCat("{", names, "}"));
 }
 
 void AddServerFlags(ServerFlags& flags, CLI::App& app) {
@@ -175,7 +190,8 @@ void AddCommands(Flags& flags, CLI::App& app) {
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0 done; 1 a result differs from what was expected; 2 bad "
-      "flags or files; 3 the server refused or could not be reached.");
+      "flags or files, or what could not be written; 3 the server refused or "
+      "could not be reached.");
   CLI::App* info = app.add_subcommand("info", "what a server is and limits");
   CLI::App* health = app.add_subcommand("health", "whether a server serves");
   CLI::App* forward =

@@ -13,6 +13,7 @@
 #include "client/npy.h"
 #include "client/tensor_size.h"
 #include "proto/codec.h"
+#include "proto/status.h"
 
 namespace attnd::client {
 namespace {
@@ -130,8 +131,8 @@ absl::StatusOr<std::vector<int64_t>> LoadIntegers(const std::string& flag,
   }
   for (const absl::string_view part : absl::StrSplit(value, ',')) {
     if (!absl::SimpleAtoi(part, &values.emplace_back())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", flag, ": '", part, "' is not an integer"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", flag, ": '", wire::Echo(part), "' is not an integer"));
     }
   }
   return values;
