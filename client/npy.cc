@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/npy_header.h"
+#include "client/whole_file.h"
 #include "proto/status.h"
 
 namespace attnd::client {
@@ -24,11 +25,13 @@ constexpr size_t kMagicBytes = 6;
 // Longer headers are not of arrays that this reader takes.
 constexpr uint32_t kMaxHeaderBytes = 64 << 10;
 
-// A file descriptor that is closed.
+// A file that is read, and closed. Opening it does not wait for another end,
+// as a FIFO's would.
 class File {
  public:
-  File(const std::string& path, int flags)
-      : path_(path), fd_(open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
+  explicit File(const std::string& path)
+      : path_(path),
+        fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
   ~File() {
     if (fd_ >= 0) close(fd_);
   }
@@ -51,18 +54,6 @@ class File {
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) return Error();
       if (n == 0) return Invalid("truncated");
-      next += n;
-      bytes -= n;
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status Write(const void* data, size_t bytes) {
-    const char* next = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t n = write(fd_, next, bytes);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) return Error();
       next += n;
       bytes -= n;
     }
@@ -164,10 +155,14 @@ absl::string_view Name(NpyType type) {
 }
 
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path) {
-  File file(path, O_RDONLY);
+  File file(path);
   struct stat info;
   if (!file.is_open() || fstat(file.fd(), &info) != 0) return file.Error();
-  if (!S_ISREG(info.st_mode)) return file.Invalid("not a regular file");
+  if (!S_ISREG(info.st_mode)) {
+    return file.Invalid(
+        "not a regular file: write what a pipe or a device gives to a file "
+        "first");
+  }
   int64_t data_offset = 0;
   const absl::StatusOr<std::string> text =
       ReadHeaderText(file, info.st_size, data_offset);
@@ -216,11 +211,9 @@ absl::Status WriteNpy(const std::string& path, NpyType type,
 
   int64_t bytes = SizeOf(type);
   for (const int64_t extent : shape) bytes *= extent;
-  File file(path, O_WRONLY | O_CREAT | O_TRUNC);
-  if (!file.is_open()) return file.Error();
-  absl::Status status = file.Write(prefix.data(), prefix.size());
-  if (status.ok()) status = file.Write(data, static_cast<size_t>(bytes));
-  return status;
+  return WriteWholeFile(
+      path, {prefix, absl::string_view(static_cast<const char*>(data),
+                                       static_cast<size_t>(bytes))});
 }
 
 }  // namespace attnd::client

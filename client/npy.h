@@ -29,13 +29,15 @@ struct NpyArray {
   std::vector<char> data;      // product(shape) * SizeOf(type) bytes
 };
 
-// NOT_FOUND: no such file. INVALID_ARGUMENT: not a .npy file, truncated or too
-// long, Fortran-ordered, big-endian, 0-dimensional, of another type.
-// Otherwise what the system said. Nothing is allocated before the file is
-// known to hold it. Every message starts with the path.
+// NOT_FOUND: no such file. INVALID_ARGUMENT: not a regular file (a FIFO, which
+// is not waited for), not a .npy file, truncated or too long, Fortran-ordered,
+// big-endian, 0-dimensional, of another type. Otherwise what the system said.
+// Nothing is allocated before the file is known to hold it. Every message
+// starts with the path.
 absl::StatusOr<NpyArray> ReadNpy(const std::string& path);
 
-// Replaces the file. `data`: product(shape) * SizeOf(type) bytes.
+// Replaces the file, or leaves it as it was; see WriteWholeFile. `data`:
+// product(shape) * SizeOf(type) bytes.
 absl::Status WriteNpy(const std::string& path, NpyType type,
                       const std::vector<int64_t>& shape, const void* data);
 

@@ -9,6 +9,7 @@
 #include "client/attnctl/commands.h"
 #include "client/attnctl/flags.h"
 #include "client/attnctl/print.h"
+#include "client/whole_file.h"
 
 namespace attnd::client {
 namespace {
@@ -36,8 +37,14 @@ int RunRequest(bool forward, Client& client, const Flags& flags,
     return Fail(failure.status, flags.server.json,
                 failure.from_call ? kCallFailed : kBadInput);
   }
+  // With an array on stdout, the report is for whoever watches.
+  std::FILE* report_to = stdout;
+  for (const OutputResult& output : result.outputs) {
+    if (IsStandardOutput(output.path)) report_to = stderr;
+  }
   Print(flags.server.json ? ResultJson(result, request.tolerance)
-                          : ResultText(result, request.tolerance));
+                          : ResultText(result, request.tolerance),
+        report_to);
   for (const OutputResult& output : result.outputs) {
     if (!Agrees(output, request.tolerance)) return kDiffers;
   }
@@ -85,7 +92,12 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kBadInput;
   }
-  return Run(app.get_subcommands().front()->get_name(), flags);
+  const int code = Run(app.get_subcommands().front()->get_name(), flags);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    Print("attnctl: cannot write to standard output\n", stderr);
+    return kBadInput;
+  }
+  return code;
 }
 
 }  // namespace

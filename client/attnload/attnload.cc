@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,6 +20,7 @@
 #include "client/attnload/range.h"
 #include "client/attnload/report.h"
 #include "client/attnload/shape.h"
+#include "client/whole_file.h"
 
 namespace attnd::attnload {
 namespace {
@@ -114,9 +114,7 @@ absl::StatusOr<std::vector<Shape>> ReadShapes(const Flags& flags) {
   std::vector<Shape> shapes;
   if (!flags.mix.empty()) {
     std::ifstream file(flags.mix);
-    std::stringstream content;
-    content << file.rdbuf();
-    absl::StatusOr<std::vector<Shape>> mix = ParseMix(content.str());
+    absl::StatusOr<std::vector<Shape>> mix = ReadMix(file);
     if (!mix.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat("--mix: ", flags.mix, ": ", mix.status().message()));
@@ -194,6 +192,11 @@ int Fail(int code, const absl::Status& status) {
   return code;
 }
 
+int FailToWrite(const absl::Status& status) {
+  return Fail(2, absl::Status(status.code(),
+                              absl::StrCat("cannot write ", status.message())));
+}
+
 // Whether every level got answers, all of them right.
 bool RunLevels(client::Client& client, const Flags& flags,
                const std::vector<Shape>& shapes,
@@ -219,18 +222,25 @@ bool RunLevels(client::Client& client, const Flags& flags,
   return good;
 }
 
-// The table, and JSON where it was asked for; false: could not be written.
-bool WriteResults(const Flags& flags, const std::vector<Shape>& shapes,
-                  const std::vector<LevelResults>& levels,
-                  std::ofstream& json_file) {
+// The table, and JSON where it was asked for.
+absl::Status WriteResults(const Flags& flags, const std::vector<Shape>& shapes,
+                          const std::vector<LevelResults>& levels) {
   // With JSON on stdout, the table is for whoever watches.
-  (flags.json == "-" ? std::cerr : std::cout) << Table(shapes, levels);
+  const bool json_on_stdout =
+      flags.json == "-" || client::IsStandardOutput(flags.json);
+  (json_on_stdout ? std::cerr : std::cout) << Table(shapes, levels);
   if (!flags.json.empty()) {
-    std::ostream& json = flags.json == "-" ? std::cout : json_file;
-    json << Json(flags.target, shapes, levels) << "\n" << std::flush;
-    if (!json) return false;
+    const std::string json =
+        absl::StrCat(Json(flags.target, shapes, levels), "\n");
+    if (json_on_stdout) {
+      std::cout << json;
+    } else if (absl::Status status = client::WriteWholeFile(flags.json, {json});
+               !status.ok()) {
+      return status;
+    }
   }
-  return bool(std::cout.flush());
+  return std::cout.flush() ? absl::OkStatus()
+                           : absl::UnknownError("standard output");
 }
 
 int Run(Flags flags) {
@@ -256,19 +266,15 @@ int Run(Flags flags) {
   std::cerr << "\n";
 
   // Before the load, which may take hours.
-  std::ofstream json_file;
   if (!flags.json.empty() && flags.json != "-") {
-    json_file.open(flags.json);
-    if (!json_file) {
-      return Fail(2, absl::UnknownError("cannot write " + flags.json));
-    }
+    const absl::Status writable = client::CheckWritable(flags.json);
+    if (!writable.ok()) return FailToWrite(writable);
   }
 
   flags.load.call = call;
   const bool good = RunLevels(**client, flags, *shapes, *levels);
-  if (!WriteResults(flags, *shapes, *levels, json_file)) {
-    return Fail(2, absl::UnknownError("cannot write the results"));
-  }
+  const absl::Status written = WriteResults(flags, *shapes, *levels);
+  if (!written.ok()) return FailToWrite(written);
   return good ? 0 : 1;
 }
 

@@ -154,4 +154,15 @@ absl::StatusOr<std::vector<Shape>> ParseMix(absl::string_view text) {
   return shapes;
 }
 
+absl::StatusOr<std::vector<Shape>> ReadMix(std::istream& from) {
+  constexpr size_t kMaxBytes = 1 << 20;
+  std::string text(kMaxBytes + 1, '\0');
+  from.read(text.data(), std::streamsize(text.size()));
+  text.resize(from.gcount());
+  if (text.size() > kMaxBytes) {
+    return absl::InvalidArgumentError("longer than 1 MiB");
+  }
+  return ParseMix(text);
+}
+
 }  // namespace attnd::attnload

@@ -4,6 +4,7 @@
 // One kind of request in the mix that a load consists of.
 
 #include <cstdint>
+#include <istream>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,8 @@ absl::StatusOr<Shape> ParseShape(absl::string_view text);
 
 // One shape a line; empty lines and what follows '#' are ignored.
 absl::StatusOr<std::vector<Shape>> ParseMix(absl::string_view text);
+// The same of all that `from` gives, at most 1 MiB: a pipe's end may not come.
+absl::StatusOr<std::vector<Shape>> ReadMix(std::istream& from);
 
 }  // namespace attnd::attnload
 

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -94,6 +96,49 @@ TEST_F(AttnloadTest, ResultsThatCannotBeWrittenAreAnError) {
       Run({kSmall, "--requests=1", "--warmup=0", "--json=/dev/full"});
   EXPECT_EQ(full.exit_status, kBadUsage);
   EXPECT_THAT(full.output, HasSubstr("cannot write"));
+}
+
+TEST_F(AttnloadTest, AnEmptyValueIsNotTheNextFlag) {
+  for (const char* flag :
+       {"--json=", "--mix=", "--shape=", "--priority=", "--rate="}) {
+    const Ran ran = Run({kSmall, "--warmup=0", flag, "--requests=1"});
+    EXPECT_EQ(ran.exit_status, kBadUsage) << flag << "\n" << ran.output;
+    EXPECT_THAT(ran.output,
+                HasSubstr(std::string(flag, std::strlen(flag) - 1) + ": "));
+    EXPECT_FALSE(std::filesystem::exists("--requests=1")) << flag;
+  }
+}
+
+TEST_F(AttnloadTest, AFullDiskLeavesNoPartOfTheResults) {
+  const std::string path = folder_.File("results.json");
+  const std::string limit = "trap '' XFSZ; ulimit -f 8; exec \"$@\"";
+  std::vector<std::string> command = {"/bin/sh", "-c", limit, "sh"};
+  for (const std::string& argument :
+       Command(server_->tcp(), {kSmall, "--concurrency=1:10:1", "--requests=1",
+                                "--warmup=0", "--json=" + path})) {
+    command.push_back(argument);
+  }
+  const Ran ran = RunProgram(command);
+  EXPECT_EQ(ran.exit_status, kBadUsage) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("cannot write " + path));
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(AttnloadTest, AMixMayComeFromAPipeButNotWithoutEnd) {
+  const auto run = [&](const char* mix) {
+    std::vector<std::string> command = {"/bin/sh", "-c",
+                                        "echo s8:h1:d8 | exec \"$@\"", "sh"};
+    for (const std::string& argument :
+         Command(server_->tcp(), {mix, "--requests=1", "--warmup=0"})) {
+      command.push_back(argument);
+    }
+    return RunProgram(command);
+  };
+  const Ran pipe = run("--mix=/dev/stdin");
+  EXPECT_EQ(pipe.exit_status, kDone) << pipe.output;
+  const Ran endless = run("--mix=/dev/zero");
+  EXPECT_EQ(endless.exit_status, kBadUsage);
+  EXPECT_THAT(endless.output, HasSubstr("--mix: /dev/zero: longer than 1 MiB"));
 }
 
 TEST_F(AttnloadTest, TheTargetMayStandAnywhereAndBeAUnixSocket) {

@@ -131,6 +131,12 @@ TEST_F(NpyTest, RefusesADirectory) {
   path_ = directory_ + "/a.npy";
 }
 
+// A FIFO whose writer never comes would be waited for.
+TEST_F(NpyTest, RefusesAFifoAtOnce) {
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  ExpectRefused("not a regular file");
+}
+
 TEST_F(NpyTest, RefusesWhatIsNotNpy) {
   for (const char* bytes : {"", "\x93NUM", "PK\x03\x04 a zip file, say"}) {
     Put(bytes);
