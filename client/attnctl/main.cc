@@ -21,7 +21,7 @@ void Print(const std::string& text, std::FILE* to = stdout) {
 }
 
 int Fail(const absl::Status& status, bool json, ExitStatus code) {
-  Print(ErrorText(status), stderr);
+  Print(ErrorText(status, code == kCallFailed), stderr);
   if (json) Print(ErrorJson(status));
   return code;
 }

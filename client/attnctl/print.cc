@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "client/attnctl/flags.h"
+#include "client/printable.h"
 #include "client/tensor_size.h"
 #include "nlohmann/json.hpp"
 #include "proto/status.h"
@@ -33,9 +34,12 @@ std::string Line(const char* label, const std::string& text) {
   return absl::StrFormat("  %-10s %s\n", label, text);
 }
 
-// Names may hold any bytes; JSON's strings hold UTF-8.
+// Names may hold any bytes; JSON's strings hold UTF-8, and in ASCII nothing
+// that a terminal obeys.
 std::string Dump(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', /*ensure_ascii=*/true,
+                   Json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace
@@ -62,11 +66,11 @@ std::string ResultText(const RequestResult& result, double tolerance) {
                 Agrees(output, tolerance) ? "agrees with" : "DIFFERS from",
                 output.expect_path, d.max, d.relative(), d.worst_index, d.rms));
   }
-  text += Line("device", report.device);
-  text +=
-      Line("kernel", absl::StrCat(report.kernel, " (", Name(report.algorithm),
-                                  "), with ", report.batch_requests - 1,
-                                  " other requests in its batch"));
+  text += Line("device", Printable(report.device));
+  text += Line("kernel", absl::StrCat(Printable(report.kernel), " (",
+                                      Name(report.algorithm), "), with ",
+                                      report.batch_requests - 1,
+                                      " other requests in its batch"));
   text += Line("server",
                absl::StrCat("queue ", Milliseconds(report.queue), ", upload ",
                             Milliseconds(report.upload), ", compute ",
@@ -114,17 +118,19 @@ std::string ResultJson(const RequestResult& result, double tolerance) {
 }
 
 std::string InfoText(const ServerInfo& info) {
-  std::string text = absl::StrCat("attnd ", info.version, ", instance ",
-                                  info.server_instance_id, "\n");
+  std::string text =
+      absl::StrCat("attnd ", Printable(info.version), ", instance ",
+                   Printable(info.server_instance_id), "\n");
   for (const Device& device : info.devices) {
     text += Line("device",
-                 absl::StrCat(device.kind, ":", device.index, " ", device.name,
-                              ", ", device.memory_bytes >> 20, " MiB, ",
+                 absl::StrCat(Printable(device.kind), ":", device.index, " ",
+                              Printable(device.name), ", ",
+                              device.memory_bytes >> 20, " MiB, ",
                               device.in_service ? "in" : "OUT OF", " service"));
   }
   text += Line("features", info.features.empty()
                                ? "none beyond attn.v1"
-                               : absl::StrJoin(info.features, ", "));
+                               : Printable(absl::StrJoin(info.features, ", ")));
   text += Line("message", absl::StrCat(info.max_message_bytes, " bytes"));
   text += Line("memory", absl::StrCat(info.memory_limit_bytes, " bytes"));
   text += Line("queue",
@@ -161,14 +167,19 @@ std::string InfoJson(const ServerInfo& info) {
                {"preferred_chunk_bytes", info.preferred_chunk_bytes}});
 }
 
-std::string ErrorText(const absl::Status& status) {
+std::string ErrorText(const absl::Status& status, bool from_call) {
+  const auto shown = [from_call](absl::string_view text) {
+    return from_call ? Printable(text) : std::string(text);
+  };
   std::string text =
       absl::StrCat("attnctl: ", absl::StatusCodeToString(status.code()), ": ",
-                   status.message(), "\n");
+                   shown(status.message()), "\n");
   for (const wire::FieldViolation& v : wire::FieldViolations(status)) {
     const std::string line = absl::StrCat(v.field, ": ", v.description);
     // A single violation is usually the whole message.
-    if (status.message() != line) absl::StrAppend(&text, "  ", line, "\n");
+    if (status.message() != line) {
+      absl::StrAppend(&text, "  ", shown(line), "\n");
+    }
   }
   if (const auto delay = wire::RetryDelay(status)) {
     absl::StrAppend(&text, "  try again in ", absl::FormatDuration(*delay),

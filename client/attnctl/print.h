@@ -15,8 +15,9 @@ std::string ResultJson(const RequestResult& result, double tolerance);
 std::string InfoText(const ServerInfo& info);
 std::string InfoJson(const ServerInfo& info);
 
-// "attnctl: INVALID_ARGUMENT: k.shape: ...", and each field violation.
-std::string ErrorText(const absl::Status& status);
+// "attnctl: INVALID_ARGUMENT: k.shape: ...", and each field violation. What a
+// call returned may be a server's text: it is printed as printable ASCII.
+std::string ErrorText(const absl::Status& status, bool from_call);
 std::string ErrorJson(const absl::Status& status);
 
 // Whether an output that was compared is within `tolerance`.

@@ -20,6 +20,7 @@
 #include "client/attnload/range.h"
 #include "client/attnload/report.h"
 #include "client/attnload/shape.h"
+#include "client/printable.h"
 #include "client/whole_file.h"
 
 namespace attnd::attnload {
@@ -257,11 +258,15 @@ int Run(Flags flags) {
   client::CallOptions call;
   call.timeout = absl::Seconds(flags.timeout_s);
   absl::StatusOr<client::ServerInfo> info = (*client)->GetServerInfo(call);
-  if (!info.ok()) return Fail(1, info.status());
-  std::cerr << "attnd " << info->version << " at " << flags.target;
+  if (!info.ok()) {
+    return Fail(1, absl::Status(info.status().code(),
+                                client::Printable(info.status().message())));
+  }
+  std::cerr << "attnd " << client::Printable(info->version) << " at "
+            << flags.target;
   for (const client::Device& device : info->devices) {
-    std::cerr << ", " << device.kind << ":" << device.index << " "
-              << device.name;
+    std::cerr << ", " << client::Printable(device.kind) << ":" << device.index
+              << " " << client::Printable(device.name);
   }
   std::cerr << "\n";
 

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/printable.h"
 
 namespace attnd::attnload {
 namespace {
@@ -70,7 +71,8 @@ void AppendFindings(const std::vector<LevelResults>& levels, std::string& out) {
   absl::StrAppend(&out, "\nby status code, warm-up included:\n");
   for (const auto& [code, n] : by_code) {
     absl::StrAppendFormat(&out, "  %-20s %8d  %s\n",
-                          absl::StatusCodeToString(code), n, first[code]);
+                          absl::StatusCodeToString(code), n,
+                          client::Printable(first[code]));
   }
   absl::StrAppendFormat(&out, "answers checked: %d (%d elements), wrong: %d\n",
                         checked, rows.elements, wrong);
@@ -161,7 +163,9 @@ std::string Json(const std::string& target, const std::vector<Shape>& shapes,
   for (const LevelResults& level : levels) {
     json["levels"].push_back(JsonOf(shapes, level));
   }
-  return json.dump(2);
+  // The target may hold any bytes; JSON's strings hold UTF-8.
+  return json.dump(2, ' ', /*ensure_ascii=*/true,
+                   nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace attnd::attnload

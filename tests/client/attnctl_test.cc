@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
@@ -13,9 +14,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "client/float16.h"
 #include "client/npy.h"
+#include "tests/client/rude_server.h"
 #include "tests/integration/process.h"
 
 namespace attnd::client {
@@ -28,17 +30,6 @@ using ::attnd::testing::TempFolder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
-
-// The bytes of a text that a terminal may obey.
-std::string Controls(const std::string& text) {
-  std::string controls;
-  for (const char c : text) {
-    if (c != '\n' && !absl::ascii_isprint(static_cast<unsigned char>(c))) {
-      controls += c;
-    }
-  }
-  return controls;
-}
 
 constexpr int kDone = 0, kDiffers = 1, kBadInput = 2, kCallFailed = 3;
 
@@ -369,6 +360,94 @@ TEST_F(AttnctlTest, WithoutAServerItSaysSo) {
                               "--server=unix:" + folder_.File("nobody")});
   EXPECT_EQ(ran.exit_status, kCallFailed);
   EXPECT_THAT(ran.output, HasSubstr("UNAVAILABLE"));
+}
+
+TEST_F(AttnctlTest, WhatAServerSaysIsPrintedWithoutControlBytes) {
+  const RudeServer server;
+  for (const char* json : {"--json", ""}) {
+    std::vector<std::string> info = {ATTND_ATTNCTL, "info",
+                                     "--server=" + server.address()};
+    std::vector<std::string> forward = {
+        ATTND_ATTNCTL,      "forward",          "--server=" + server.address(),
+        "--q=" + Data("q"), "--k=" + Data("k"), "--v=" + Data("v")};
+    if (*json != 0) {
+      info.push_back(json);
+      forward.push_back(json);
+    }
+    const Ran told = RunProgram(info);
+    EXPECT_EQ(told.exit_status, kDone) << told.output;
+    EXPECT_THAT(told.output, HasSubstr("[31m"));
+    EXPECT_THAT(Controls(told.output), IsEmpty());
+    const Ran refused = RunProgram(forward);
+    EXPECT_EQ(refused.exit_status, kCallFailed);
+    EXPECT_THAT(refused.output,
+                HasSubstr("\\x1b[2J\\x0aattnctl: all is well\n"));
+    EXPECT_THAT(Controls(refused.output), IsEmpty());
+  }
+}
+
+// As it would be with a writer that never comes.
+TEST_F(AttnctlTest, AFifoIsNoInput) {
+  const std::string fifo = folder_.File("fifo.npy");
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  ExpectBadFile(fifo, "not a regular file");
+  const Ran list = Forward({"--q_lens=" + fifo});
+  EXPECT_EQ(list.exit_status, kBadInput);
+  EXPECT_THAT(list.output, HasSubstr("not a regular file"));
+}
+
+TEST_F(AttnctlTest, AFullDiskLeavesNoPartOfAnOutput) {
+  const std::string o = folder_.File("o.npy");
+  std::vector<std::string> command = {"/bin/sh",
+                                      "-c",
+                                      "trap '' XFSZ; ulimit -f 8; exec \"$@\"",
+                                      "sh",
+                                      ATTND_ATTNCTL,
+                                      "forward",
+                                      "--server=" + server_->tcp()};
+  for (const char* name : {"q", "k", "v"}) {
+    command.push_back(absl::StrCat("--", name, "=", Data(name)));
+  }
+  command.push_back("--o=" + o);
+  const Ran ran = RunProgram(command);
+  EXPECT_EQ(ran.exit_status, kBadInput) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr(o));
+  EXPECT_FALSE(std::filesystem::exists(o));
+  const Ran full = Forward({"--o=/dev/full"});
+  EXPECT_EQ(full.exit_status, kBadInput);
+  EXPECT_THAT(full.output, HasSubstr("/dev/full: No space left"));
+}
+
+TEST_F(AttnctlTest, AnArrayOnStdoutIsAllThatIsThere) {
+  const std::string o = folder_.File("o.npy");
+  ASSERT_EQ(Forward({"--o=" + o}).exit_status, kDone);
+  const auto array = ReadNpy(o);
+  ASSERT_TRUE(array.ok()) << array.status();
+  const std::string piped = folder_.File("piped.npy");
+  std::vector<std::string> command = {"/bin/sh",
+                                      "-c",
+                                      "to=$0; exec \"$@\" | cat >\"$to\"",
+                                      piped,
+                                      ATTND_ATTNCTL,
+                                      "forward",
+                                      "--server=" + server_->tcp(),
+                                      "--o=/dev/stdout"};
+  for (const char* name : {"q", "k", "v"}) {
+    command.push_back(absl::StrCat("--", name, "=", Data(name)));
+  }
+  const Ran ran = RunProgram(command);
+  EXPECT_THAT(ran.output, HasSubstr("in /dev/stdout"));  // on stderr
+  const auto read = ReadNpy(piped);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->data, array->data);
+}
+
+TEST_F(AttnctlTest, AReportThatCannotBeWrittenIsAnError) {
+  const Ran ran =
+      RunProgram({"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh",
+                  ATTND_ATTNCTL, "health", "--server=" + server_->tcp()});
+  EXPECT_EQ(ran.exit_status, kBadInput);
+  EXPECT_THAT(ran.output, HasSubstr("cannot write to standard output"));
 }
 
 TEST_F(AttnctlTest, AnOutputThatCannotBeWrittenIsAnError) {

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "server/server.h"
 #include "tests/client/attnload_program.h"
+#include "tests/client/rude_server.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/slow_backend.h"
 
@@ -247,6 +248,16 @@ TEST_F(AttnloadTest, WithoutAServerItSaysSo) {
   const Ran ran = RunProgram({ATTND_ATTNLOAD, target, kSmall, "--timeout=20"});
   EXPECT_EQ(ran.exit_status, kBadOrNone);
   EXPECT_THAT(ran.output, HasSubstr(folder_.File("nobody")));
+}
+
+TEST_F(AttnloadTest, WhatAServerSaysIsPrintedWithoutControlBytes) {
+  const RudeServer server;
+  const Ran ran = RunProgram(
+      Command(server.address(), {kSmall, "--requests=2", "--warmup=0"}));
+  EXPECT_EQ(ran.exit_status, kBadOrNone);
+  EXPECT_THAT(ran.output, HasSubstr("[31m"));
+  EXPECT_THAT(ran.output, HasSubstr("\\x1b[2J\\x0aattnctl: all is well\n"));
+  EXPECT_EQ(Controls(ran.output), "");
 }
 
 // Servers that misbehave, in this process.
