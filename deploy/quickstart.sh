@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # From a fresh Debian 12 or Ubuntu 24.04 to attention that has been computed and
-# checked: installs what a build needs, builds a release of attnd and attnctl,
-# and sends real data through them (see real_data.sh). Run it again at will: it
-# does only what is left to do.
+# checked: installs what a build needs, builds a release of all that `cmake
+# --install` takes, and sends real data through it (see real_data.sh). Run it
+# again at will: it does only what is left to do.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=build/quickstart
@@ -14,8 +14,8 @@ deploy/packages.sh
 step "configure a release in $build"
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DATTND_TESTS=OFF
 
-step "build attnd, attnctl and the oracle"
-cmake --build "$build" --target attnd attnctl oracle_check
+step "build attnd, attnctl, attnload, the client's package and the oracle"
+cmake --build "$build" --target attnd attnctl attnload attnd_client_package oracle_check
 
 step "attention of a real model, forward and backward"
 deploy/real_data.sh "$build"
@@ -25,4 +25,6 @@ cat <<END
 To do the last part again:   deploy/real_data.sh $build
 To start a server:           $build/server/attnd --port=7411
 To ask it:                   $build/client/attnctl info --server=127.0.0.1:7411
+To put load on it:           $build/client/attnload/attnload 127.0.0.1:7411
+To install all of it:        cmake --install $build --prefix=/opt/attnd
 END

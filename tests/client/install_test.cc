@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,28 @@ namespace {
 void Succeeds(const std::vector<std::string>& command) {
   const Ran ran = RunProgram(command);
   ASSERT_EQ(ran.exit_status, 0) << command[1] << ":\n" << ran.output;
+}
+
+// Everything, as README says it; the quickstart builds no more than it needs,
+// and all of this.
+TEST(InstallTest, WhatTheQuickstartBuildsIsWhatIsInstalled) {
+  TempFolder folder;
+  Succeeds({ATTND_CMAKE, "--install", ATTND_BUILD, "--prefix",
+            folder.File("prefix")});
+  std::vector<std::string> built;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(folder.File("prefix"))) {
+    const std::filesystem::path& path = entry.path();
+    if (path.parent_path().filename() == "bin" || path.extension() == ".a") {
+      built.push_back(path.filename());
+    }
+  }
+  EXPECT_THAT(built, ::testing::UnorderedElementsAre(
+                         "attnd", "attnctl", "attnload", "libattnd_client.a"));
+  std::ifstream file(ATTND_QUICKSTART);
+  const std::string script{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(script, ::testing::HasSubstr("--target attnd attnctl attnload "
+                                           "attnd_client_package "));
 }
 
 TEST(InstallTest, AnOutsideProjectFindsLinksAndRunsTheClient) {
