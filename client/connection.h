@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "attnd/client.h"
+#include "base/clock.h"
 #include "client/executor.h"
 #include "client/unix_socket.h"
 #include "grpcpp/channel.h"
@@ -39,7 +40,7 @@ class Connection {
   // Whether it has not been used for a while; it is from now on. Between calls
   // perhaps nobody looks at the network.
   bool WasIdle() {
-    const int64_t now = absl::GetCurrentTimeNanos();
+    const int64_t now = absl::ToUnixNanos(MonotonicNow());
     return now - last_used_ns_.exchange(now, std::memory_order_relaxed) >
            kIdleNs;
   }

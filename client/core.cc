@@ -77,7 +77,7 @@ absl::StatusOr<Report> CoreClient::RunTensors(bool forward,
                                               std::vector<Output> outputs,
                                               const CallOptions& options) {
   if (!pieces.ok()) return pieces.status();
-  const absl::Time start = absl::Now();
+  const absl::Time start = MonotonicNow();
   Report report;
   const absl::Status status = Run(
       forward ? kForward : kBackward, *std::move(pieces), options.timeout,
@@ -86,7 +86,7 @@ absl::StatusOr<Report> CoreClient::RunTensors(bool forward,
       },
       &report.attempts);
   if (!status.ok()) return status;
-  report.total = absl::Now() - start;
+  report.total = MonotonicNow() - start;
   return report;
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace attnd::client {
 
@@ -21,6 +21,7 @@ class Executor {
   using Task = absl::AnyInvocable<void()>;
 
   virtual ~Executor() = default;
+  // Of MonotonicNow(), in a test of its own.
   virtual absl::Time Now() const = 0;
   // Neither blocks nor runs the task before returning. Tasks posted by one
   // thread start in that order.
@@ -34,7 +35,7 @@ class Executor {
 // works inside a callback.
 class TaskQueue final : public Executor {
  public:
-  absl::Time Now() const override { return absl::Now(); }
+  absl::Time Now() const override { return MonotonicNow(); }
   void Post(Task task) override;
   void PostAfter(absl::Duration delay, Task task) override;
 

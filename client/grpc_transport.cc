@@ -6,11 +6,12 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "grpc/grpc.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/grpc_bytes.h"
 #include "proto/grpc_status.h"
+#include "proto/grpc_time.h"
 
 namespace attnd::client {
 namespace {
@@ -85,7 +86,7 @@ class GrpcTransport::Attempt final
     {
       std::lock_guard<std::mutex> lock(mutex_);
       context = context_;
-      deadline_ = std::min(deadline_, absl::Now());
+      deadline_ = std::min(deadline_, MonotonicNow());
     }
     if (context != nullptr) context->TryCancel();
   }
@@ -102,7 +103,7 @@ class GrpcTransport::Attempt final
     keep_alive_ = shared_from_this();
     context_ = std::make_shared<grpc::ClientContext>();
     if (deadline_ != absl::InfiniteFuture()) {
-      context_->set_deadline(absl::ToChronoTime(deadline_));
+      context_->set_deadline(wire::ToGrpcDeadline(deadline_));
     }
     request_ = wire::ToByteBuffer(pieces, [this] { Release(); });
   }

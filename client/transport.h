@@ -39,7 +39,7 @@ class Transport {
   // them. `done` may run on any thread, also before Start returns, perhaps
   // under the transport's own locks: it must neither block nor call back.
   // Never blocks. The returned function cancels the attempt; calling it late
-  // does nothing. Thread-safe.
+  // does nothing. `deadline` is of MonotonicNow(). Thread-safe.
   virtual std::function<void()> Start(const std::string& method,
                                       const std::vector<wire::Piece>& pieces,
                                       absl::Time deadline, Completion done) = 0;

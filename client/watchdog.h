@@ -14,7 +14,7 @@ namespace attnd::client {
 class Watched {
  public:
   virtual ~Watched() = default;
-  // May come nearer, to now; infinite: never.
+  // On the executor's clock. May come nearer, to now; infinite: never.
   virtual absl::Time due() const = 0;
   // Runs at most once, on the executor's thread: it is overdue.
   virtual void Break() = 0;

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace attnd::server {
 
@@ -20,11 +21,10 @@ class AdmittedCalls {
     std::lock_guard lock(mutex_);
     if (--count_ == 0) none_.notify_all();
   }
-  // False when some were still open at `deadline`.
+  // False when some were still open at `deadline`, of MonotonicNow().
   bool WaitForNone(absl::Time deadline) {
     std::unique_lock lock(mutex_);
-    return none_.wait_until(lock, absl::ToChronoTime(deadline),
-                            [this] { return count_ == 0; });
+    return WaitUntil(none_, lock, deadline, [this] { return count_ == 0; });
   }
 
  private:

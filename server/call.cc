@@ -1,28 +1,16 @@
 #include "server/call.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "grpc/support/time.h"
+#include "base/clock.h"
 #include "proto/grpc_status.h"
+#include "proto/grpc_time.h"
 #include "server/decode.h"
 #include "server/encode.h"
 #include "server/identity.h"
 
 namespace attnd::server {
-namespace {
-
-// Until `deadline`; gRPC's largest time stands for none. The context's own
-// conversion, to a time_point, overflows for what lies past the year 2262.
-absl::Duration TimeUntil(gpr_timespec deadline) {
-  const gpr_clock_type clock = deadline.clock_type;
-  if (gpr_time_cmp(deadline, gpr_inf_future(clock)) == 0) {
-    return absl::InfiniteDuration();
-  }
-  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(clock));
-  return absl::Seconds(left.tv_sec) + absl::Nanoseconds(left.tv_nsec);
-}
-
-}  // namespace
 
 Call::Call(const ServiceParts& parts) : parts_(parts) {
   set_request(&request_);
@@ -34,10 +22,10 @@ Call::~Call() {
 }
 
 void Call::Start(Op op, grpc::CallbackServerContext& context) {
-  started_ = absl::Now();
+  started_ = MonotonicNow();
   context_ = &context;
   method_ = op == Op::kForward ? Method::kForward : Method::kBackward;
-  deadline_ = started_ + TimeUntil(context.raw_deadline());
+  deadline_ = wire::FromGrpcDeadline(context.raw_deadline());
   received_bytes_ = static_cast<int64_t>(request_.Length());
   const absl::Status status = Submit(op);
   if (status.ok()) return;
@@ -99,7 +87,7 @@ void Call::OnDone() {
     parts_.metrics->WorkDone(method_, phases_, batch_requests_,
                              work_->request->flops());
   }
-  parts_.metrics->CallEnded(method_, CodeSeen(), absl::Now() - started_,
+  parts_.metrics->CallEnded(method_, CodeSeen(), MonotonicNow() - started_,
                             received_bytes_, sent_bytes_);
 }
 
@@ -112,8 +100,9 @@ absl::StatusCode Call::CodeSeen() const {
   // here when the headers arrive: ours passes that much later than its.
   const absl::Duration later =
       absl::Milliseconds(10) + (deadline_ - started_) / 50;
-  return absl::Now() + later >= deadline_ ? absl::StatusCode::kDeadlineExceeded
-                                          : absl::StatusCode::kCancelled;
+  return MonotonicNow() + later >= deadline_
+             ? absl::StatusCode::kDeadlineExceeded
+             : absl::StatusCode::kCancelled;
 }
 
 }  // namespace attnd::server

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "server/group_run.h"
 
 namespace attnd::server {
@@ -28,7 +28,7 @@ void Lane::Loop() {
 }
 
 void Lane::Run(std::vector<std::shared_ptr<Work>> works) {
-  const absl::Time taken = absl::Now();
+  const absl::Time taken = MonotonicNow();
   while (!works.empty()) {
     GroupRun run(backend_, *stream_, pool_, std::move(works));
     const absl::Status status = run.Execute();

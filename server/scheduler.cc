@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "proto/status.h"
 #include "server/scheduler_impl.h"
 
@@ -22,21 +22,6 @@ PolicyOptions MakePolicyOptions(const SchedulerOptions& options) {
 
 absl::Status OutOfRange(absl::string_view option, absl::string_view range) {
   return absl::InvalidArgumentError(absl::StrCat(option, " must be ", range));
-}
-
-// The wait that a condition variable understands.
-template <typename Predicate>
-bool WaitUntil(std::condition_variable& condition,
-               std::unique_lock<std::mutex>& lock, absl::Time deadline,
-               Predicate predicate) {
-  // What lies too far off for the system's clock would overflow in there.
-  const absl::Time now = absl::Now();
-  if (deadline <= now) return predicate();
-  if (deadline > now + absl::Hours(24 * 365)) {
-    condition.wait(lock, predicate);
-    return true;
-  }
-  return condition.wait_until(lock, absl::ToChronoTime(deadline), predicate);
 }
 
 }  // namespace
@@ -162,7 +147,7 @@ absl::Status Scheduler::Impl::Submit(WorkPtr work) {
   absl::Status status;
   {
     std::lock_guard lock(mutex_);
-    work->admitted = absl::Now();
+    work->admitted = MonotonicNow();
     SweepExpiredLocked(work->admitted, ended);
     status = AdmitLocked(*footprint, work);
     if (status.ok()) {

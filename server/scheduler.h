@@ -91,8 +91,9 @@ class Scheduler {
   // Submit will refuse it.
   void Cancel(const std::shared_ptr<Work>& work);
 
-  // Refuses new work, lets what was admitted finish until `deadline`, then
-  // cancels the rest with UNAVAILABLE. Returns when every `done` has returned.
+  // Refuses new work, lets what was admitted finish until `deadline`, of
+  // MonotonicNow(), then cancels the rest with UNAVAILABLE. Returns when every
+  // `done` has returned.
   void Drain(absl::Time deadline);
 
   SchedulerStats stats() const;

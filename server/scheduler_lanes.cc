@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "proto/status.h"
 #include "server/scheduler_impl.h"
 
@@ -21,7 +21,7 @@ std::vector<WorkPtr> Scheduler::Impl::NextGroup(int index) {
     lock.lock();
   }
   while (!stopping_ && (in_service_ & lane.filter.device) != 0) {
-    const absl::Time now = absl::Now();
+    const absl::Time now = MonotonicNow();
     std::vector<Ended> ended;
     SweepExpiredLocked(now, ended);
     if (!ended.empty()) {
@@ -34,13 +34,8 @@ std::vector<WorkPtr> Scheduler::Impl::NextGroup(int index) {
     if (decision.ids.empty()) {
       lane.idle = true;
       const auto woken = [&lane] { return !lane.idle && !lane.borrowed; };
-      if (decision.ask_again == absl::InfiniteFuture()) {
-        lane.wake.wait(lock, woken);
-      } else {
-        lane.wake.wait_until(lock, absl::ToChronoTime(decision.ask_again),
-                             woken);
-        lane.wake.wait(lock, [&lane] { return !lane.borrowed; });
-      }
+      WaitUntil(lane.wake, lock, decision.ask_again, woken);
+      lane.wake.wait(lock, [&lane] { return !lane.borrowed; });
       lane.idle = false;
       continue;
     }
@@ -66,7 +61,7 @@ std::vector<WorkPtr> Scheduler::Impl::TakeGroupLocked(LaneState& lane,
 
 // What the lane was running, if anything; to be dropped without the lock.
 std::vector<WorkPtr> Scheduler::Impl::FinishGroupLocked(LaneState& lane) {
-  if (!lane.running.empty()) rate_.Add(lane.cost, absl::Now() - lane.taken);
+  if (!lane.running.empty()) rate_.Add(lane.cost, MonotonicNow() - lane.taken);
   lane.cost = 0;
   return std::exchange(lane.running, {});
 }
@@ -82,7 +77,7 @@ std::vector<WorkPtr> Scheduler::Impl::BorrowLocked(LaneState& lane,
       footprint.bytes() > kRunHereBytes) {
     return {};
   }
-  const absl::Time now = absl::Now();
+  const absl::Time now = MonotonicNow();
   const Decision decision = policy_.Next(lane.filter, now);
   if (decision.ids.empty()) return {};
   lane.borrowed = true;
@@ -200,7 +195,7 @@ absl::Status Scheduler::Impl::CancelledStatusLocked(const Work& work) const {
   if (drained_.contains(work.id)) {
     return absl::UnavailableError("the server is shutting down");
   }
-  if (work.deadline <= absl::Now()) {
+  if (work.deadline <= MonotonicNow()) {
     return absl::DeadlineExceededError("past the deadline");
   }
   return absl::CancelledError("cancelled");

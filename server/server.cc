@@ -7,11 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "attn/v1/attention.grpc.pb.h"
+#include "base/clock.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "proto/grpc_time.h"
 #include "server/admitted_calls.h"
 #include "server/describe.h"
 #include "server/metrics.h"
@@ -81,7 +83,7 @@ class Server::Impl {
   ~Impl() {
     Drain(absl::ZeroDuration());
     if (transport_ == nullptr) return;
-    transport_->Shutdown(absl::ToChronoTime(absl::Now() + kLastResponses));
+    transport_->Shutdown(wire::ToGrpcDeadline(MonotonicNow() + kLastResponses));
   }
 
   absl::Status Start() {
@@ -95,14 +97,14 @@ class Server::Impl {
     std::lock_guard one_at_a_time(drain_mutex_);
     if (drained_) return;
     drained_ = true;
-    const absl::Time deadline = absl::Now() + drain_time;
+    const absl::Time deadline = MonotonicNow() + drain_time;
     {
       std::lock_guard lock(health_mutex_);
       draining_ = true;
       UpdateHealth();
     }
     if (scheduler_ != nullptr) scheduler_->Drain(deadline);
-    admitted_calls_.WaitForNone(std::max(deadline, absl::Now()) +
+    admitted_calls_.WaitForNone(std::max(deadline, MonotonicNow()) +
                                 kLastResponses);
   }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "server/call.h"
 
@@ -59,7 +60,7 @@ grpc::ServerUnaryReactor* Service::GetServerInfo(
     grpc::CallbackServerContext* context,
     const attn::v1::GetServerInfoRequest* request,
     attn::v1::GetServerInfoResponse* response) {
-  const absl::Time started = absl::Now();
+  const absl::Time started = MonotonicNow();
   grpc::Status status;
   const auto& unknown = request->GetReflection()->GetUnknownFields(*request);
   if (unknown.empty()) {
@@ -76,8 +77,8 @@ grpc::ServerUnaryReactor* Service::GetServerInfo(
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   parts_.metrics->CallEnded(
       Method::kGetServerInfo,
-      static_cast<absl::StatusCode>(status.error_code()), absl::Now() - started,
-      static_cast<int64_t>(request->ByteSizeLong()),
+      static_cast<absl::StatusCode>(status.error_code()),
+      MonotonicNow() - started, static_cast<int64_t>(request->ByteSizeLong()),
       status.ok() ? static_cast<int64_t>(response->ByteSizeLong()) : 0);
   reactor->Finish(status);
   return reactor;

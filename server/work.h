@@ -47,7 +47,7 @@ struct Work {
   absl::AnyInvocable<void()> release_inputs;
   Priority priority = Priority::kNormal;
   std::string client;  // whose fair share this counts against
-  absl::Time deadline = absl::InfiniteFuture();
+  absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
   // Called exactly once after a successful Submit, on a lane's thread, one
   // that submits, cancels or drains; must not block. Errors: what the backend
   // said (its device broke), RESOURCE_EXHAUSTED with RetryInfo (no memory on

@@ -34,10 +34,15 @@ GRPC_EDGES = {
     'client/grpc_transport',
     'proto/grpc_bytes',
     'proto/grpc_status',
+    'proto/grpc_time',
     'server/call',
     'server/server',
     'server/service',
 }
+
+# What tells the time of day: nothing else may know a clock that someone can set.
+WALL_CLOCK = 'absl/time/clock.h'
+WALL_CLOCK_USERS = {'server/program'}
 
 
 def broken_rule(path, header):
@@ -56,6 +61,8 @@ def broken_rule(path, header):
         return 'gRPC headers belong at the edges'
     if FLAGS.match(header) and part in ('kernels', 'proto'):
         return 'flags are for programs'
+    if header == WALL_CLOCK and str(path.with_suffix('')) not in WALL_CLOCK_USERS:
+        return 'the time of day can be set: base/clock.h'
     if PROTOBUF.match(header) and part == 'kernels':
         return 'kernels know nothing of protobuf'
     if header.startswith(OURS) and not header.startswith(MAY_INCLUDE[part]):

@@ -37,6 +37,10 @@ REFUSED = [
     ('client/include/attnd/client.h', '"proto/codec.h"'),
     ('server/a.cc', '"tests/server/fakes/device.h"'),
     ('kernels/a.cc', '"../server/options.h"'),
+    ('base/a.h', '"kernels/attention.h"'),
+    ('base/a.h', '"proto/codec.h"'),
+    ('server/scheduler.cc', '"absl/time/clock.h"'),
+    ('client/executor.h', '"absl/time/clock.h"'),
 ]
 ALLOWED = [
     ('base/a.cc', '"base/flags.h"'),
@@ -44,6 +48,11 @@ ALLOWED = [
     ('proto/a.cc', '"base/decimal.h"'),
     ('server/a.cc', '"base/flags.h"'),
     ('client/a.cc', '"base/flags.h"'),
+    ('base/a.h', '"absl/time/time.h"'),
+    ('kernels/a.cc', '"base/clock.h"'),
+    ('proto/a.cc', '"base/clock.h"'),
+    ('client/a.cc', '"base/clock.h"'),
+    ('server/program.cc', '"absl/time/clock.h"'),
     ('kernels/a.cc', '"kernels/attention.h"'),
     ('kernels/cpu/a.cc', '"hwy/highway.h"'),
     ('kernels/cuda/sm90/a.cu', '<cuda_runtime.h>'),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/scheduler.h"
@@ -32,7 +33,7 @@ WorkShape RandomShape(std::mt19937& random) {
   shape.priority = static_cast<Priority>(random() % 3);
   shape.client = std::to_string(random() % 3);
   if (random() % 4 == 0) {
-    shape.deadline = absl::Now() + absl::Microseconds(random() % 500);
+    shape.deadline = MonotonicNow() + absl::Microseconds(random() % 500);
   }
   return shape;
 }
@@ -95,7 +96,7 @@ int RunStress(std::vector<Backend*> backends, bool drain_early) {
   }
   if (drain_early) {
     while (begun < kThreads) std::this_thread::yield();
-    scheduler->Drain(absl::Now() + absl::Milliseconds(5));
+    scheduler->Drain(MonotonicNow() + absl::Milliseconds(5));
   }
   for (std::thread& thread : threads) thread.join();
   scheduler->Drain(absl::InfiniteFuture());

@@ -29,7 +29,7 @@ struct WorkShape {
   Algorithm algorithm = Algorithm::kAuto;
   Priority priority = Priority::kNormal;
   std::string client = "client";
-  absl::Time deadline = absl::InfiniteFuture();
+  absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
   size_t piece_bytes = 1000;  // inputs come in pieces of this size
 };
 
