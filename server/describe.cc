@@ -113,4 +113,9 @@ std::vector<std::string> DescribeServer(
   return lines;
 }
 
+std::string DescribeFault(const DeviceInfo& device, const absl::Status& fault) {
+  return absl::StrCat("device ", DeviceLabel(device), " ", device.name,
+                      " is out of service: ", fault.ToString());
+}
+
 }  // namespace attnd::server

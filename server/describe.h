@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "attn/v1/attention.pb.h"
 #include "kernels/backend.h"
 #include "server/options.h"
@@ -31,6 +32,9 @@ std::vector<std::string> DescribeServer(
     const ServerOptions& options,
     const std::vector<std::unique_ptr<Backend>>& backends, int port,
     int metrics_port);
+
+// One line: which device is out of service from now on, and why.
+std::string DescribeFault(const DeviceInfo& device, const absl::Status& fault);
 
 }  // namespace attnd::server
 

@@ -5,6 +5,7 @@
 // every program around this library shares.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -42,6 +43,10 @@ struct ServerOptions {
   // the server does not start.
   std::optional<int> max_connections;
   int64_t max_metadata_bytes = 16 << 10;
+
+  // Told a line of what an operator should know while it serves, such as why a
+  // device left. On any thread, so it must not block. Empty: nobody is told.
+  std::function<void(absl::string_view line)> log;
 
   // INVALID_ARGUMENT naming the option as its flag is spelled
   // ("--memory_limit"), with the range.

@@ -1,6 +1,7 @@
 #include "server/program.h"
 
 #include <signal.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,12 +13,13 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/flags.h"
 #include "server/devices.h"
 #include "server/flags.h"
 #include "server/heap.h"
+#include "server/library_log.h"
+#include "server/log.h"
 #include "server/server.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -32,13 +34,9 @@ constexpr int kOk = 0;
 constexpr int kFailed = 1;
 constexpr int kBadFlags = 2;
 
-void Log(absl::string_view line) {
-  const std::string text =
-      absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ ", absl::Now(),
-                                    absl::UTCTimeZone()),
-                   line, "\n");
-  std::fwrite(text.data(), 1, text.size(), stderr);
-}
+// How long the last lines may take to get out, past which nobody waits for who
+// reads them.
+constexpr absl::Duration kLastLines = absl::Milliseconds(200);
 
 // Whole or not at all: a reader never sees half a number.
 bool WritePortFile(const std::string& path, int port) {
@@ -60,6 +58,24 @@ sigset_t BlockSignals() {
   return signals;
 }
 
+// Without what would wait for another: destructors for peers that do not read,
+// exit handlers for whoever reads what stdio holds.
+[[noreturn]] void ExitNow(Log& log, int code) {
+  log.Flush(kLastLines);
+  _exit(code);
+}
+
+// Ends the process when a second signal cuts the drain short.
+void ExitAtSecondSignal(const sigset_t& signals, Server& server, Log& log) {
+  std::thread([&signals, &server, &log] {
+    int again = 0;
+    sigwait(&signals, &again);
+    log.Write("a second signal: exiting at once");
+    server.RemoveUnixSocket();
+    ExitNow(log, kFailed);
+  }).detach();
+}
+
 // In a build with the address sanitizer: exits with its code if anything that
 // nothing points to is left. It would look by itself, but only at an exit that
 // runs exit handlers.
@@ -69,47 +85,35 @@ void CheckLeaks() {
 #endif
 }
 
-[[noreturn]] void ExitNow(int code) {
-  std::fflush(nullptr);
-  _exit(code);
-}
-
 int Serve(const Flags& flags, const CreateBackends& create,
-          const sigset_t& signals) {
+          const sigset_t& signals, Log& log) {
   auto backends = create(flags.devices);
   if (!backends.ok()) {
-    Log(absl::StrCat("no device: ", backends.status().message()));
+    log.Write(absl::StrCat("no device: ", backends.status().message()));
     return kFailed;
   }
   auto server = Server::Start(flags.server, *std::move(backends));
   if (!server.ok()) {
-    Log(server.status().message());
+    log.Write(server.status().message());
     return absl::IsInvalidArgument(server.status()) ? kBadFlags : kFailed;
   }
-  for (const std::string& line : (*server)->Describe()) Log(line);
+  for (const std::string& line : (*server)->Describe()) log.Write(line);
   if (!flags.port_file.empty() &&
       !WritePortFile(flags.port_file, (*server)->port())) {
-    Log(absl::StrCat("--port_file: cannot write ", flags.port_file));
+    log.Write(absl::StrCat("--port_file: cannot write ", flags.port_file));
     return kFailed;
   }
 
   int signal = 0;
   sigwait(&signals, &signal);
-  Log(absl::StrCat(strsignal(signal), ": draining for up to ",
-                   absl::FormatDuration(flags.server.drain_time)));
-  std::thread([&signals, &server] {
-    int again = 0;
-    sigwait(&signals, &again);
-    Log("a second signal: exiting at once");
-    (*server)->RemoveUnixSocket();
-    ExitNow(kFailed);
-  }).detach();
+  log.Write(absl::StrCat(strsignal(signal), ": draining for up to ",
+                         absl::FormatDuration(flags.server.drain_time)));
+  ExitAtSecondSignal(signals, **server, log);
   (*server)->Drain(flags.server.drain_time);
   (*server)->RemoveUnixSocket();
-  Log("bye");
+  log.Write("bye");
   CheckLeaks();
-  // Not by way of destructors: a peer that does not read could hold them up.
-  ExitNow(kOk);
+  ExitNow(log, kOk);
 }
 
 }  // namespace
@@ -138,7 +142,18 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
                  std::string(valid.message()).c_str());
     return kBadFlags;
   }
-  return Serve(flags, create, signals);
+  absl::StatusOr<std::unique_ptr<Log>> started = Log::Start(STDERR_FILENO);
+  if (!started.ok()) {
+    std::fprintf(stderr, "%s\n",
+                 std::string(started.status().message()).c_str());
+    return kFailed;
+  }
+  Log& log = *started->release();  // for gRPC's threads, as long as they live
+  SendLibraryLinesTo(log);
+  flags.server.log = [&log](absl::string_view line) { log.Write(line); };
+  const int code = Serve(flags, create, signals, log);
+  log.Flush(kLastLines);
+  return code;
 }
 
 }  // namespace attnd::server

@@ -131,7 +131,10 @@ class Server::Impl {
     devices_left_ = static_cast<int>(devices.size());
     auto scheduler = Scheduler::Create(
         options_.scheduler, std::move(devices),
-        [this](int /*device*/, const absl::Status& /*fault*/) {
+        [this](int device, const absl::Status& fault) {
+          if (options_.log) {
+            options_.log(DescribeFault(backends_[device]->device(), fault));
+          }
           std::lock_guard lock(health_mutex_);
           --devices_left_;
           UpdateHealth();

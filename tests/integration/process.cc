@@ -75,7 +75,7 @@ TempFolder::~TempFolder() {
 }
 
 absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
-    const std::string& binary, const std::vector<std::string>& flags) {
+    const std::string& binary, const std::vector<std::string>& flags, int log) {
   std::unique_ptr<ServerProcess> process(new ServerProcess);
   const TempFolder& folder = process->folder_;
   std::vector<std::string> command = {binary,
@@ -93,12 +93,14 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
   }
   command.insert(command.end(), flags.begin(), flags.end());
   const std::vector<char*> arguments = Arguments(command);
-  const int log = open(folder.File("log").c_str(),
-                       O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  const int own_log = open(folder.File("log").c_str(),
+                           O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
   const pid_t parent = getpid();
   process->pid_ = fork();
-  if (process->pid_ == 0) Execute(arguments, -1, log, parent);
-  close(log);
+  if (process->pid_ == 0) {
+    Execute(arguments, -1, log >= 0 ? log : own_log, parent);
+  }
+  close(own_log);
   process->pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, process->pid_, 0));
 
   const absl::Time deadline = absl::Now() + kStartTimeout;

@@ -49,8 +49,10 @@ class ServerProcess {
  public:
   // Starts `binary --port_file=... flags...`, with --port=0, --device=cpu and a
   // --unix_socket unless `flags` have others, and returns once it listens.
+  // Its stderr is `log`, if that is a descriptor; log() is empty then.
   static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(
-      const std::string& binary, const std::vector<std::string>& flags = {});
+      const std::string& binary, const std::vector<std::string>& flags = {},
+      int log = -1);
   // Kills it if it still runs.
   ~ServerProcess();
 

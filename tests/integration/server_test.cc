@@ -243,6 +243,22 @@ TEST_F(ServerTest, ADeviceFaultTakesTheServerOutOfService) {
   EXPECT_TRUE(absl::IsUnavailable(Send()->Wait()));
 }
 
+TEST_F(ServerTest, TellsTheLogWhyADeviceLeft) {
+  ServerOptions options = OneAtATime();
+  std::promise<std::string> told;
+  options.log = [&told](absl::string_view line) {
+    told.set_value(std::string(line));
+  };
+  auto* device = Start<FaultBackend>(options);
+  device->Fail(FaultBackend::Stage::kRun,
+               absl::InternalError("an illegal address"));
+  EXPECT_FALSE(Send()->Wait().ok());
+  EXPECT_THAT(told.get_future().get(),
+              ::testing::MatchesRegex(
+                  "device [a-z]+:0 .*is out of service: INTERNAL: .*an illegal "
+                  "address.*"));
+}
+
 TEST_F(ServerTest, OneDeviceOfTwoIsEnough) {
   auto broken = std::make_unique<FaultBackend>(0);
   broken->Fail(FaultBackend::Stage::kRun, absl::InternalError("fell over"));

@@ -1,0 +1,156 @@
+// What attnd's log says of what clients do, and who waits for its reader.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "tests/integration/http2.h"
+#include "tests/integration/process.h"
+#include "tests/integration/rpc.h"
+
+namespace attnd::testing {
+namespace {
+
+constexpr char kForward[] = "/attn.v1.AttentionService/Forward";
+constexpr char kReflection[] =
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+std::unique_ptr<ServerProcess> StartAttnd(int log = -1) {
+  auto process = ServerProcess::Start(
+      ATTND_BINARY, {"--drain_time=2s", "--memory_limit=256MiB"}, log);
+  EXPECT_TRUE(process.ok()) << process.status();
+  return *std::move(process);
+}
+
+// A call with a header that gRPC logs as it came.
+void SayInTheLog(const ServerProcess& process, const std::string& what) {
+  RawHttp2Call(process.tcp(), kForward, {{"grpc-timeout", what}}, "");
+}
+
+std::vector<std::string> Lines(const ServerProcess& process) {
+  return absl::StrSplit(process.log(), '\n', absl::SkipEmpty());
+}
+
+// Lines of the libraries, and how many more the log says were left out.
+struct LibraryLines {
+  int written = 0;
+  int left_out = 0;
+};
+LibraryLines Count(const ServerProcess& process) {
+  LibraryLines lines;
+  for (const std::string& line : Lines(process)) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    int count = 0;
+    if (words.at(1) == "gRPC" || words.at(1) == "protobuf") ++lines.written;
+    if (absl::EndsWith(line, "left out") &&
+        absl::SimpleAtoi(words.at(1), &count)) {
+      lines.left_out += count;
+    }
+  }
+  return lines;
+}
+
+// Polls until `done` says so; false after 60 s.
+template <typename Done>
+bool Within60Seconds(Done done) {
+  const absl::Time deadline = MonotonicNow() + absl::Seconds(60);
+  while (!done()) {
+    if (MonotonicNow() > deadline) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  return true;
+}
+
+void ExpectLogged(const ServerProcess& process, const std::string& text) {
+  EXPECT_TRUE(Within60Seconds([&] {
+    return absl::StrContains(process.log(), text);
+  })) << process.log();
+}
+
+TEST(ProgramLog, NoClientWritesALineOfItsOwn) {
+  const auto process = StartAttnd();
+  SayInTheLog(*process, "1\r\n2026-11-25T00:00:00.000Z bye\x1b[31m\x7f\xff");
+  ExpectLogged(
+      *process,
+      "value=1\\x0d\\x0a2026-11-25T00:00:00.000Z bye\\x1b[31m\\x7f\\xff");
+  for (const std::string& line : Lines(*process)) {
+    for (const char c : line) EXPECT_TRUE(absl::ascii_isprint(c)) << line;
+    EXPECT_FALSE(absl::EndsWith(line, "Z bye")) << line;
+  }
+}
+
+TEST(ProgramLog, ProtobufsLinesComeThroughItToo) {
+  const auto process = StartAttnd();
+  // A ServerReflectionRequest whose file_by_filename is no UTF-8.
+  RawHttp2Call(process->tcp(), kReflection, {}, "\x1a\x02\xff\xfe");
+  ExpectLogged(*process, "Z protobuf E wire_format_lite.cc:");
+}
+
+TEST(ProgramLog, GrpcVerbosityChoosesGrpcsLines) {
+  EXPECT_EQ(Count(*StartAttnd()).written, 0);
+  setenv("GRPC_VERBOSITY", "debug", 1);
+  const auto process = StartAttnd();
+  unsetenv("GRPC_VERBOSITY");
+  ExpectLogged(*process, "Z gRPC D ");
+}
+
+TEST(ProgramLog, AClientFillsTenKibibytesASecondAtMost) {
+  constexpr int kCalls = 40, kLinesOfACall = 25;
+  const auto process = StartAttnd();
+  const size_t before = process->log().size();
+  const absl::Time start = MonotonicNow();
+  const std::vector<std::pair<std::string, std::string>> headers(
+      kLinesOfACall, {"grpc-timeout", std::string(100, '\n')});
+  for (int i = 0; i < kCalls; ++i) {
+    RawHttp2Call(process->tcp(), kForward, headers, "");
+  }
+  const size_t bytes = process->log().size() - before;
+  const double seconds = absl::ToDoubleSeconds(MonotonicNow() - start);
+  EXPECT_LE(bytes, 10240 * std::max(1.0, seconds));
+  // What is not there is counted.
+  EXPECT_TRUE(Within60Seconds([&] {
+    const LibraryLines lines = Count(*process);
+    return lines.written + lines.left_out == kCalls * kLinesOfACall;
+  })) << process->log();
+}
+
+TEST(ProgramLog, AStoppedReaderHoldsUpNeitherCallsNorTheEnd) {
+  int pipe[2];
+  ASSERT_EQ(pipe2(pipe, O_CLOEXEC), 0);
+  ASSERT_EQ(fcntl(pipe[1], F_SETPIPE_SZ, 4096), 4096);
+  const auto process = StartAttnd(pipe[1]);
+  // Full. Opened anew: attnd's own descriptor stays one that blocks.
+  const int filler = open(absl::StrCat("/proc/self/fd/", pipe[1]).c_str(),
+                          O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(filler, 0);
+  while (write(filler, "", 1) == 1) {
+  }
+  for (int i = 0; i < 24; ++i) SayInTheLog(*process, std::string(100, '\x1b'));
+  attn::v1::ForwardResponse response;
+  const absl::Status status =
+      Forward(Connect(process->tcp()), RandomForward(16, 2, 8), response);
+  EXPECT_TRUE(status.ok()) << status;
+  process->Signal(SIGTERM);
+  EXPECT_EQ(process->Wait(absl::Seconds(kSanitized ? 10 : 3)), 0);
+  close(filler);
+  close(pipe[0]);
+  close(pipe[1]);
+}
+
+}  // namespace
+}  // namespace attnd::testing
