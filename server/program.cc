@@ -1,6 +1,5 @@
 #include "server/program.h"
 
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include "server/library_log.h"
 #include "server/log.h"
 #include "server/server.h"
+#include "server/signals.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
@@ -47,17 +47,6 @@ bool WritePortFile(const std::string& path, int port) {
   return file.good() && std::rename(partial.c_str(), path.c_str()) == 0;
 }
 
-// SIGTERM and SIGINT are only ever received by sigwait.
-sigset_t BlockSignals() {
-  signal(SIGPIPE, SIG_IGN);
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  return signals;
-}
-
 // Without what would wait for another: destructors for peers that do not read,
 // exit handlers for whoever reads what stdio holds.
 [[noreturn]] void ExitNow(Log& log, int code) {
@@ -68,8 +57,7 @@ sigset_t BlockSignals() {
 // Ends the process when a second signal cuts the drain short.
 void ExitAtSecondSignal(const sigset_t& signals, Server& server, Log& log) {
   std::thread([&signals, &server, &log] {
-    int again = 0;
-    sigwait(&signals, &again);
+    AwaitEnd(signals, log);
     log.Write("a second signal: exiting at once");
     server.RemoveUnixSocket();
     ExitNow(log, kFailed);
@@ -104,8 +92,7 @@ int Serve(const Flags& flags, const CreateBackends& create,
     return kFailed;
   }
 
-  int signal = 0;
-  sigwait(&signals, &signal);
+  const int signal = AwaitEnd(signals, log);
   log.Write(absl::StrCat(strsignal(signal), ": draining for up to ",
                          absl::FormatDuration(flags.server.drain_time)));
   ExitAtSecondSignal(signals, **server, log);
@@ -123,7 +110,8 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   CLI::App app(
       "attnd computes exact attention, forward and backward, for gRPC "
       "clients.\nIt serves attn.v1.AttentionService, health and reflection "
-      "until SIGTERM.",
+      "until SIGTERM,\nSIGINT or SIGQUIT, and then drains; other signals end "
+      "nothing.",
       "attnd");
   app.option_defaults()->always_capture_default();
   AddFlags(app, flags);

@@ -18,8 +18,9 @@ using CreateBackends =
     std::function<absl::StatusOr<std::vector<std::unique_ptr<Backend>>>(
         const DeviceOptions&)>;
 
-// Called once, with options that are resolved. Serves until SIGTERM or SIGINT,
-// drains and ends the process: with 0, or 1 when a second signal cuts it short.
+// Called once, with options that are resolved. Serves until SIGTERM, SIGINT or
+// SIGQUIT, drains and ends the process: with 0, or 1 when a second one cuts it
+// short.
 // Returns 1 when it cannot start, 2 when flags are wrong.
 int RunProgram(int argc, char** argv, const CreateBackends& create);
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/process.h"
@@ -182,6 +183,36 @@ TEST(Drain, AStoppedClientDoesNotHoldItUp) {
   }
 }
 
+TEST(Drain, OtherSignalsAreLoggedAndEndNothing) {
+  const auto process = StartAttnd();
+  for (const int signal :
+       {SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR,
+        SIGXCPU, SIGXFSZ, SIGPIPE, SIGRTMIN, SIGRTMAX}) {
+    process->Signal(signal);
+    EXPECT_EQ(Health(Connect(process->tcp())), "SERVING") << signal;
+  }
+  EXPECT_TRUE(Within60Seconds([&] {
+    return absl::StrContains(process->log(), "Hangup: ignored") &&
+           absl::StrContains(process->log(), "User defined signal 1: ignored");
+  })) << process->log();
+  process->Signal(SIGTERM);
+  EXPECT_EQ(ExitStatus(*process), 0) << process->log();
+}
+
+TEST(Drain, InterruptAndQuitDrainAsWell) {
+  for (const int signal : {SIGINT, SIGQUIT}) {
+    const auto process = StartAttnd();
+    const auto request = RandomForward(kSanitized ? 2048 : 8192, 2, 1);
+    const Calls calls = AdmitAll(*process, 4, request);
+    process->Signal(signal);
+    for (const auto& call : calls) {
+      EXPECT_TRUE(call->Wait().ok() || absl::IsUnavailable(call->Wait()))
+          << call->Wait();
+    }
+    EXPECT_EQ(ExitStatus(*process), 0) << process->log();
+  }
+}
+
 TEST(Drain, ASecondSignalExitsAtOnce) {
   auto process = ServerProcess::Start(ATTND_BINARY,
                                       {"--drain_time=1h", "--metrics_port=0"});
@@ -194,6 +225,7 @@ TEST(Drain, ASecondSignalExitsAtOnce) {
     ASSERT_FALSE(slow.WaitFor(absl::Milliseconds(1))) << slow.Wait();
   }
   (*process)->Signal(SIGTERM);
+  (*process)->Signal(SIGHUP);
   EXPECT_EQ((*process)->Wait(absl::Milliseconds(200)), std::nullopt);
   (*process)->Signal(SIGTERM);
   EXPECT_EQ((*process)->Wait(absl::Seconds(5)), 1) << (*process)->log();
