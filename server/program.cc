@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -21,6 +22,7 @@
 #include "server/log.h"
 #include "server/server.h"
 #include "server/signals.h"
+#include "server/threads.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>
@@ -54,14 +56,37 @@ bool WritePortFile(const std::string& path, int port) {
   _exit(code);
 }
 
+// False, and says so: there are too few for a server over `devices` devices.
+bool HasThreads(const ServerOptions& options, int devices, Log& log) {
+  const ThreadNeeds needs = NeedsOf(options, devices);
+  const int startable = CountStartable(needs.at_start + needs.under_load);
+  const auto say = [&](absl::string_view what, int wanted) {
+    log.Write(absl::StrCat(what, ": of ", wanted, " threads it needs only ",
+                           startable, " can start; see ulimit -u and the ",
+                           "control group's pids.max"));
+  };
+  if (startable < needs.at_start) {
+    say("cannot start", needs.at_start);
+    return false;
+  }
+  if (startable < needs.at_start + needs.under_load) {
+    say("calls may hang under load", needs.at_start + needs.under_load);
+  }
+  return true;
+}
+
 // Ends the process when a second signal cuts the drain short.
 void ExitAtSecondSignal(const sigset_t& signals, Server& server, Log& log) {
-  std::thread([&signals, &server, &log] {
-    AwaitEnd(signals, log);
-    log.Write("a second signal: exiting at once");
-    server.RemoveUnixSocket();
-    ExitNow(log, kFailed);
-  }).detach();
+  try {
+    std::thread([&signals, &server, &log] {
+      AwaitEnd(signals, log);
+      log.Write("a second signal: exiting at once");
+      server.RemoveUnixSocket();
+      ExitNow(log, kFailed);
+    }).detach();
+  } catch (const std::system_error&) {
+    log.Write("no thread is left to wait for a second signal");
+  }
 }
 
 // In a build with the address sanitizer: exits with its code if anything that
@@ -78,6 +103,9 @@ int Serve(const Flags& flags, const CreateBackends& create,
   auto backends = create(flags.devices);
   if (!backends.ok()) {
     log.Write(absl::StrCat("no device: ", backends.status().message()));
+    return kFailed;
+  }
+  if (!HasThreads(flags.server, static_cast<int>(backends->size()), log)) {
     return kFailed;
   }
   auto server = Server::Start(flags.server, *std::move(backends));
@@ -139,7 +167,12 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   Log& log = *started->release();  // for gRPC's threads, as long as they live
   SendLibraryLinesTo(log);
   flags.server.log = [&log](absl::string_view line) { log.Write(line); };
-  const int code = Serve(flags, create, signals, log);
+  int code = kFailed;
+  try {
+    code = Serve(flags, create, signals, log);
+  } catch (const std::system_error& error) {
+    log.Write(absl::StrCat("cannot start a thread: ", error.what()));
+  }
   log.Flush(kLastLines);
   return code;
 }

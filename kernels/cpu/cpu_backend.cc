@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -138,7 +139,13 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
     threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()),
                          1, 1024);
   }
-  auto backend = std::make_unique<CpuBackend>(threads, options);
+  std::unique_ptr<CpuBackend> backend;
+  try {
+    backend = std::make_unique<CpuBackend>(threads, options);
+  } catch (const std::system_error&) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start ", threads, " compute threads"));
+  }
   if (!backend->ok()) {
     return absl::ResourceExhaustedError("no memory for the CPU backend");
   }

@@ -30,6 +30,8 @@ struct CpuOptions {
 //
 // A stream runs its work inside Forward and Backward, on the backend's shared
 // threads; a problem of a few microseconds runs on the calling thread.
+// INVALID_ARGUMENT: bad options; RESOURCE_EXHAUSTED: no memory, or too few
+// threads can start.
 absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
     const CpuOptions& options);
 

@@ -5,14 +5,22 @@
 #include "kernels/give_way.h"
 
 namespace attnd {
+
 ThreadPool::ThreadPool(int threads) : cores_(threads) {
   threads_.reserve(threads);
-  for (int worker = 0; worker < threads; ++worker) {
-    threads_.emplace_back([this, worker] { Work(worker); });
+  try {
+    for (int worker = 0; worker < threads; ++worker) {
+      threads_.emplace_back([this, worker] { Work(worker); });
+    }
+  } catch (...) {
+    Stop();
+    throw;
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { Stop(); }
+
+void ThreadPool::Stop() {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;

@@ -26,7 +26,8 @@ class ThreadPool {
   // run at once with the same worker.
   using Task = absl::FunctionRef<void(int64_t task, int worker)>;
 
-  // Starts `threads` >= 1 threads. Their tasks should GiveWay now and then.
+  // Starts `threads` >= 1 threads, or throws std::system_error and starts none.
+  // Their tasks should GiveWay now and then.
   explicit ThreadPool(int threads);
   // No job may be running.
   ~ThreadPool();
@@ -59,6 +60,7 @@ class ThreadPool {
     bool ended() const { return turn_ended() && turns.empty(); }
   };
 
+  void Stop();
   void Work(int worker);
   // Once a turn has ended: lets threads take the tasks of the next one.
   void OpenTurn(Job& job);

@@ -1,0 +1,59 @@
+// What keeps attnd from starting: it says so, exits with 1 and leaves nothing.
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "tests/integration/process.h"
+
+namespace attnd::testing {
+namespace {
+
+using Command = std::vector<std::string>;
+
+Command Attnd(Command before, Command flags) {
+  Command command = std::move(before);
+  for (const char* part : {ATTND_BINARY, "--port=0", "--device=cpu"}) {
+    command.push_back(part);
+  }
+  command.insert(command.end(), flags.begin(), flags.end());
+  return command;
+}
+
+TEST(ProgramStart, TooFewThreadsAreSaid) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer has threads of its own";
+  // The limit is on all that a user runs, and not on root: a user who runs
+  // nothing else.
+  const auto with = [](int threads, const Command& flags) {
+    return Attnd({"/usr/bin/timeout", "--signal=KILL", "60", "/usr/bin/prlimit",
+                  absl::StrCat("--nproc=", threads), "/usr/bin/setpriv",
+                  absl::StrCat("--reuid=", 20'000 + getpid() % 40'000),
+                  "--clear-groups"},
+                 flags);
+  };
+  if (RunProgram(with(1000, {"--version"})).exit_status != 0) {
+    GTEST_SKIP() << "cannot run attnd as another user: "
+                 << RunProgram(with(1000, {"--version"})).output;
+  }
+  for (int threads = 1;; threads += 1 + threads / 8) {
+    // --port_file: whoever starts ends at once, as it may not write there.
+    const Ran ran =
+        RunProgram(with(threads, {"--threads=2", "--metrics_port=0",
+                                  "--port_file=/no/such/folder/port"}));
+    ASSERT_EQ(ran.exit_status, 1) << threads << " threads: " << ran.output;
+    if (absl::StrContains(ran.output, "--port_file")) {
+      EXPECT_GT(threads, 10);
+      return;
+    }
+    EXPECT_TRUE(absl::StrContains(ran.output, "cannot start"))
+        << threads << " threads: " << ran.output;
+  }
+}
+
+}  // namespace
+}  // namespace attnd::testing
