@@ -40,13 +40,18 @@ constexpr int kBadFlags = 2;
 // reads them.
 constexpr absl::Duration kLastLines = absl::Milliseconds(200);
 
-// Whole or not at all: a reader never sees half a number.
+// Whole or not at all: a reader never sees half a number, and where it cannot
+// be written nothing is left.
 bool WritePortFile(const std::string& path, int port) {
   const std::string partial = absl::StrCat(path, ".", getpid());
   std::ofstream file(partial);
   file << port << "\n";
   file.close();
-  return file.good() && std::rename(partial.c_str(), path.c_str()) == 0;
+  if (file.good() && std::rename(partial.c_str(), path.c_str()) == 0) {
+    return true;
+  }
+  std::remove(partial.c_str());
+  return false;
 }
 
 // Without what would wait for another: destructors for peers that do not read,

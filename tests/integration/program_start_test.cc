@@ -25,6 +25,33 @@ Command Attnd(Command before, Command flags) {
   return command;
 }
 
+std::vector<std::string> FilesIn(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    files.push_back(entry.path().filename());
+  }
+  return files;
+}
+
+TEST(ProgramStart, APortFileThatCannotTakeItsNameLeavesNothing) {
+  const TempFolder folder;
+  std::filesystem::create_directory(folder.File("port"));
+  const Ran ran = RunProgram(Attnd({}, {"--port_file=" + folder.File("port")}));
+  EXPECT_EQ(ran.exit_status, 1);
+  EXPECT_TRUE(absl::StrContains(ran.output, "--port_file: cannot write"))
+      << ran.output;
+  EXPECT_EQ(FilesIn(folder.File("")), std::vector<std::string>{"port"});
+}
+
+TEST(ProgramStart, APortFileThatFindsNoRoomLeavesNothing) {
+  const TempFolder folder;
+  // No file may grow beyond a byte: as on a full disk, with a signal besides.
+  const Ran ran = RunProgram(Attnd({"/usr/bin/prlimit", "--fsize=1"},
+                                   {"--port_file=" + folder.File("port")}));
+  EXPECT_EQ(ran.exit_status, 1);
+  EXPECT_TRUE(FilesIn(folder.File("")).empty());
+}
+
 TEST(ProgramStart, TooFewThreadsAreSaid) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer has threads of its own";
   // The limit is on all that a user runs, and not on root: a user who runs
