@@ -22,7 +22,7 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
       std::clamp(processors, 2, 32) + std::clamp(processors / 2, 2, 16) + 5;
   needs.under_load += 4 * processors + 8;
   needs.at_start += devices * options.scheduler.lanes_per_device;
-  if (options.metrics_port >= 0) needs.at_start += 3;
+  if (options.metrics_port >= 0) needs.at_start += 1;
   // Who waits for a second signal.
   needs.at_start += 1;
   return needs;
