@@ -60,7 +60,7 @@ bool VisitRows(const Head<T>& head, int64_t i0, int64_t i1, BlockSizes sizes,
                       });
 }
 
-// P_ij = exp(score(i,j) - LSE_i) and dX_ij, the gradient of scale q_i . k_j,
+// P_ij of score(i,j) and LSE_i and dX_ij, the gradient of scale q_i . k_j,
 // for the block, both 0 where masked: (E12), (E14)-(E16). `p` and `dx` hold a
 // block and are indexed from its corner.
 template <typename T>
@@ -75,7 +75,7 @@ void BackwardBlock(const Head<T>& head, const BlockRange& r,
         p_row[j] = dx_row[j] = 0;
         continue;
       }
-      p_row[j] = std::exp(p_row[j] - in.lse[i]);  // (E12)
+      p_row[j] = Probability(p_row[j], in.lse[i]);  // (E12)
       const T dp =
           Dot(in.d_o[i], head.v()[r.j0 + j], head.v().cols());  // (E14)
       dx_row[j] *= p_row[j] * (dp - in.delta[i]);               // (E15), (E16)

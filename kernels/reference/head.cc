@@ -64,15 +64,17 @@ void Head<T>::Scores(int64_t i, int64_t first, int64_t last, T* s,
     for (int64_t j = lo; j < hi; ++j) {
       const T dot = Dot(q_[i], k_[j], q_.cols());
       T x = problem_.scale * dot;  // (E1)
-      // Any finite scale is allowed: a product out of range saturates.
-      if (std::isinf(x) && std::isfinite(dot))
-        x = std::copysign(std::numeric_limits<T>::max(), x);
+      // f32's range, also in double, which alone never leaves it before the
+      // scale is applied. NaN stays NaN.
+      constexpr T kMost = std::numeric_limits<float>::max();
+      if (std::abs(x) > kMost) x = std::copysign(kMost, x);
       T derivative = 1;
       if (problem_.softcap.has_value()) {  // (E2)
         const T cap = *problem_.softcap;
-        const T tanh = std::tanh(x / cap);
-        x = cap * tanh;
-        derivative = 1 - tanh * tanh;
+        // 1 - tanh^2 without its cancellation.
+        const T e = std::exp(-2 * std::abs(x / cap));
+        derivative = 4 * e / ((1 + e) * (1 + e));
+        x = cap * std::tanh(x / cap);
       }
       if (problem_.bias) x += Bias(i, segment.bias_first + (j - segment.first));
       s[j - first] = x;

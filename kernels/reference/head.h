@@ -8,6 +8,7 @@
 //
 // T is float or double: what all arithmetic is done in.
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -62,6 +63,14 @@ void Scale(T a, int64_t n, T* x) {
 template <typename T>
 T MaxOrNan(T a, T b) {
   return a != a || b <= a ? a : b;
+}
+
+// (E12), for scores and LSE above -inf. No score exceeds the LSE of its row but
+// by what either was rounded.
+template <typename T>
+T Probability(T score, T lse) {
+  const T below = score - lse;
+  return std::exp(below > 0 ? T{0} : below);
 }
 
 template <typename T>

@@ -82,7 +82,7 @@ bool NaiveBackward(const Head<T>& head, std::optional<DType> round_to,
     head.Scores(i, 0, head.columns(), p[i], slope[i]);
     for (int64_t j = 0; j < head.columns(); ++j) {  // (E12)
       const bool empty = p[i][j] == kMinusInf<T> || in.lse[i] == kMinusInf<T>;
-      p[i][j] = empty ? T{0} : std::exp(p[i][j] - in.lse[i]);
+      p[i][j] = empty ? T{0} : Probability(p[i][j], in.lse[i]);
     }
   }
   Matrix<T> ds(head.rows(), head.columns());

@@ -44,7 +44,7 @@ bool OnlineSoftmaxBackward(const Head<T>& head, const HeadUpstream<T>& in,
       T s, slope;
       head.Scores(i, j, j + 1, &s, &slope);
       if (s == kMinusInf<T>) continue;
-      const T p = std::exp(s - in.lse[i]);                  // (E12)
+      const T p = Probability(s, in.lse[i]);                // (E12)
       Axpy(p, in.d_o[i], value_dim, out.dv[j]);             // (E13)
       const T dp = Dot(in.d_o[i], head.v()[j], value_dim);  // (E14)
       const T ds = p * (dp - in.delta[i]) * slope;          // (E15), (E16)
