@@ -43,9 +43,12 @@ void SumSlabs(const BackwardArgs& args, const FlashTask& task,
 }  // namespace
 
 void RunPackQTask(const BackwardArgs& args, const FlashTask& task) {
-  WithWords(args.problem, [&](auto words) {
-    const Stream<decltype(words)> stream(
-        args.problem, QLen(args.problem, task.b), task.packed);
+  // Where the words differ, blocks pack tile by tile.
+  if (task.f32_words != task.f32_scores) return;
+  WithWords(args.problem, task.f32_words, [&](auto words) {
+    using Words = decltype(words);
+    const Stream<Words, Words> stream(args.problem, QLen(args.problem, task.b),
+                                      task.packed);
     stream.from(task.first)
         .Pack(args, task.b, task.head, task.first, task.count);
   });
@@ -63,10 +66,18 @@ void RunSlabTask(const BackwardArgs& args, const FlashTask& task,
     scratch.Begin();
     scratch.sequence.Pieces(first, tokens, &scratch.pieces);
     if (!Wanted(args, scratch.pieces).any()) continue;
-    WithWords(p, [&](auto words) {
-      const BackwardBlock<decltype(words)> block(args, task, slab, first,
-                                                 tokens, scratch);
-      cancelled = !block.Run(scratch.sequence.RowsThatSee(scratch.pieces));
+    WithWords(p, task.f32_scores, [&](auto score_words) {
+      using ScoreWords = decltype(score_words);
+      const auto run_block = [&](auto words) {
+        const BackwardBlock<ScoreWords, decltype(words)> block(
+            args, task, slab, first, tokens, scratch);
+        cancelled = !block.Run(scratch.sequence.RowsThatSee(scratch.pieces));
+      };
+      if (task.f32_words) {
+        run_block(F32Words());
+      } else {
+        run_block(score_words);
+      }
     });
   }
 }

@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/backward_scores-inl.h"
 #include "kernels/cpu/backward_stream-inl.h"
+#include "kernels/cpu/decode-inl.h"
 #include "kernels/cpu/flash_plan.h"
 #include "kernels/give_way.h"
 
@@ -66,15 +67,20 @@ HWY_INLINE void ClearDq(const BackwardArgs& args, int64_t b, int64_t head,
 }
 
 // Tokens of K and V across the lanes, those of scratch.pieces; Q and dO stream
-// by. All five products of a tile.
-template <class Words>
+// by. All five products of a tile: scores, which are to be forward's bit by
+// bit, of ScoreWords, the others of Words.
+template <class ScoreWords, class Words>
 struct BackwardBlock {
+  static constexpr bool kOneKind = ScoreWords::kElements == Words::kElements;
+  using RowStream = Stream<ScoreWords, Words>;
+
   BackwardBlock(const BackwardArgs& args, const FlashTask& task,
                 const Slab& slab, int64_t first, int64_t tokens,
                 Scratch& scratch)
       : args(args),
         task(task),
         slab(slab),
+        first(first),
         first_block(first == slab.columns.lo),
         sums(task.parts > 1 || slab.columns.size() > task.count),
         scratch(scratch),
@@ -82,22 +88,26 @@ struct BackwardBlock {
         want(args, scratch.pieces),
         tokens(tokens),
         width(RoundUpToLanes(tokens)),
-        k(TakeTile(scratch, WordsOf<Words>(p.head_dim) + 3, width)),
+        k(TakeTile(scratch, WordsOf<ScoreWords>(p.head_dim) + 3, width)),
         v(TakeTile(scratch, WordsOf<Words>(p.value_dim) + 3, width)),
         k_along(TakeTile(scratch, WordsOf<Words>(tokens), p.head_dim)),
         t(scratch, p, width),
         dk(TakeTile(scratch, tokens, p.head_dim)),
         dv(TakeTile(scratch, tokens, p.value_dim)),
-        own(p, task.packed ? 0 : kTileTokens,
-            scratch.Take(task.packed ? 0 : PackedRowsFloats(p, kTileTokens))),
-        own_dq(TakeTile(scratch, sums ? 0 : kTileTokens, p.head_dim)) {}
+        packed(kOneKind ? task.packed : nullptr),
+        own(p, packed ? 0 : kTileTokens,
+            scratch.Take(packed ? 0
+                                : PackedRowsFloats(p, kTileTokens) *
+                                      (kOneKind ? 1 : 2))),
+        own_dq(TakeTile(scratch, sums ? 0 : kTileTokens, p.head_dim)),
+        few_q(TakeTile(scratch, kMostInPlace, p.head_dim)) {}
 
   void PackLanes() const {
     const auto rows_of = [&](ConstTensorView KvSegment::*which) {
       return KvRows(scratch.sequence, scratch.pieces, which, task.head);
     };
     const auto k_rows = rows_of(&KvSegment::k);
-    PackColumns<Words>(tokens, p.head_dim, p.dtype(), k_rows, k);
+    PackColumns<ScoreWords>(tokens, p.head_dim, p.dtype(), k_rows, k);
     if (want.ds()) {
       PackColumns<Words>(tokens, p.value_dim, p.dtype(), rows_of(&KvSegment::v),
                          v);
@@ -110,14 +120,55 @@ struct BackwardBlock {
   // (E1) for columns [column, column + count).
   void AddScores(Tile q, int64_t rows, int64_t column, int64_t count,
                  Prefetcher& prefetch) const {
-    Gemm<Words, AOrder::kRowMajor>(rows, count, WordsOf<Words>(p.head_dim), q,
-                                   k.from(column), t.scores.from(column),
-                                   {.factor = p.scale, .prefetch = &prefetch});
+    Gemm<ScoreWords, AOrder::kRowMajor>(
+        rows, count, WordsOf<ScoreWords>(p.head_dim), q, k.from(column),
+        t.scores.from(column),
+        {.factor = p.scale, .saturate = true, .prefetch = &prefetch});
+  }
+
+  // The first row whose scores forward finds by products in place, whose sums
+  // have another order: those of the last block, if they are so few.
+  int64_t FirstInPlace(int64_t head) const {
+    const int64_t q_len = scratch.sequence.q_len();
+    const ForwardRows last = LastForwardRows(p, q_len, head);
+    return ReadsInPlace(p, last.lanes) ? last.first : q_len;
+  }
+
+  // (E1) of rows [first, first + rows) in the same way, `lse` being theirs.
+  void DotRows(int64_t head, int64_t first, int64_t rows, const float* lse,
+               Tile scores) const {
+    const RowRun run = RunOf(p.q, task.b, first, head, 0, rows);
+    PackQueries(
+        rows, p.head_dim, p.q.dtype,
+        [&](int64_t r) -> const void* {
+          return lse[r] == kInf ? nullptr : run.first + r * run.stride;
+        },
+        few_q);
+    std::vector<Piece> pieces;
+    ForEachTile([&](int64_t column, int64_t count) {
+      scratch.sequence.Pieces(this->first + column, count, &pieces);
+      const TokenRows k(scratch.sequence, pieces, {}, &KvSegment::k);
+      WithElements(p.dtype(), [&](auto from) {
+        for (int64_t t = 0; t < count; t += DotGroup(1)) {
+          for (int64_t r = 0; r < rows; ++r) {
+            DotQueries<decltype(from)>(k, t, task.head, 1, p.head_dim, p.scale,
+                                       few_q.from_row(r),
+                                       {scores.row(r) + column, 1});
+          }
+        }
+      });
+    });
+  }
+  // Calls run(column, count) for the block's tokens, a tile at a time.
+  template <class Run>
+  void ForEachTile(Run run) const {
+    for (int64_t column = 0; column < tokens; column += kTileTokens) {
+      run(column, std::min(kTileTokens, tokens - column));
+    }
   }
 
   // (E2), (E21)
   void ChangeScores(int64_t head, int64_t first, int64_t rows) const {
-    SaturateScores(p.scale, rows, width, t.scores);
     if (p.softcap) Softcap(*p.softcap, rows, width, t.scores, &t.derivative);
     BiasAndMaskRows(scratch, head, first, rows, t.scores);
     for (int64_t r = 0; r < rows; ++r) {
@@ -126,9 +177,9 @@ struct BackwardBlock {
   }
 
   // Whether scores need no change. A word that is shared with a lane beyond the
-  // last token needs one: P = exp(0 - lse) there might be infinite.
+  // last token needs one, for its dS is to be 0.
   bool Plain(int64_t first, int64_t rows) const {
-    if (p.softcap || p.bias || !KeepsRange(p.scale)) return false;
+    if (p.softcap || p.bias) return false;
     if (tokens % Words::kElements != 0) return false;
     return std::none_of(
         scratch.pieces.begin(), scratch.pieces.end(), [&](const Piece& piece) {
@@ -138,12 +189,17 @@ struct BackwardBlock {
 
   // Adds what rows [first, first + rows) of q head `head` give. The first rows
   // add to nothing yet.
-  void AddRows(const Stream<Words>& stream, int64_t head, int64_t first,
+  void AddRows(const RowStream& stream, int64_t head, int64_t first,
                int64_t rows, bool first_rows, Prefetcher& prefetch) const {
-    const PackedRows<Words>&q = stream.q, &d_o = stream.d_o;
-    const bool plain = Plain(first, rows);
+    const auto& q = stream.q;
+    const auto& d_o = stream.d_o;
+    const int64_t packed_rows =
+        std::clamp<int64_t>(FirstInPlace(head) - first, 0, rows);
+    const bool plain = packed_rows == rows && Plain(first, rows);
     if (!plain) {
-      AddScores(q.rows, rows, 0, width, prefetch);
+      AddScores(q.rows, packed_rows, 0, width, prefetch);
+      DotRows(head, first + packed_rows, rows - packed_rows,
+              stream.lse + packed_rows, t.scores.from_row(packed_rows));
       ChangeScores(head, first, rows);
     }
     // P and dS of a panel find its scores and dP in the L1 cache.
@@ -196,15 +252,17 @@ struct BackwardBlock {
   }
 
   // Has rows [0, rows) of `stream` fetched during the next AddRows.
-  void Prefetch(const Stream<Words>& stream, int64_t rows,
+  void Prefetch(const RowStream& stream, int64_t rows,
                 Prefetcher& prefetch) const {
-    for (const PackedRows<Words>* packed : {&stream.q, &stream.d_o}) {
-      const auto add = [&](Tile tile, int64_t count) {
+    const auto add = [&](const auto& packed) {
+      const auto add_tile = [&](Tile tile, int64_t count) {
         prefetch.Add(tile.data, count * tile.stride * sizeof(float));
       };
-      add(packed->rows, rows);
-      if (Words::kElements > 1) add(packed->along, WordsOf<Words>(rows));
-    }
+      add_tile(packed.rows, rows);
+      if (!packed.kOneTile) add_tile(packed.along, WordsOf<Words>(rows));
+    };
+    add(stream.q);
+    add(stream.d_o);
     prefetch.SpreadOver(2 * GemmBlocks(kTileTokens, width));
   }
 
@@ -240,9 +298,9 @@ struct BackwardBlock {
     const int64_t g = head % p.group();
     const int64_t q_len = scratch.sequence.q_len();
     const int64_t begin = rows.lo - rows.lo % Words::kElements;
-    std::optional<Stream<Words>> packed;
-    if (task.packed != nullptr) {
-      packed.emplace(p, q_len, task.packed + g * PackedRowsFloats(p, q_len));
+    std::optional<RowStream> all;
+    if (packed != nullptr) {
+      all.emplace(p, q_len, packed + g * PackedRowsFloats(p, q_len));
     }
     if (want.dq && !sums) ClearDq(args, task.b, head, {0, begin});
     Prefetcher prefetch;
@@ -251,13 +309,13 @@ struct BackwardBlock {
       const int64_t count = std::min(kTileTokens, rows.hi - row);
       const int64_t next = row + count;
       prefetch.Clear();
-      if (packed.has_value()) {
-        Prefetch(packed->from(next), std::min(kTileTokens, rows.hi - next),
+      if (all.has_value()) {
+        Prefetch(all->from(next), std::min(kTileTokens, rows.hi - next),
                  prefetch);
       } else {
         own.Pack(args, task.b, head, row, count);
       }
-      AddRows(packed.has_value() ? packed->from(row) : own, head, row, count,
+      AddRows(all.has_value() ? all->from(row) : own, head, row, count,
               g == 0 && row == begin, prefetch);
       if (want.dq && !sums) StoreDq(args, task.b, head, row, count, own_dq);
     }
@@ -270,6 +328,7 @@ struct BackwardBlock {
   const BackwardArgs& args;
   const FlashTask& task;
   const Slab& slab;
+  const int64_t first;     // of the sequence's own tokens
   const bool first_block;  // of the slab: adds to nothing yet
   const bool sums;         // other blocks give to dQ too
   const Scratch& scratch;
@@ -277,12 +336,14 @@ struct BackwardBlock {
   const Wanted want;
   const int64_t tokens;
   const int64_t width;
-  const Tile k, v;     // words of [dim, lanes]
+  const Tile k, v;     // words of [dim, lanes], k's ScoreWords
   const Tile k_along;  // words of [lanes, head_dim] along the lanes
   const ScoreTiles<Words> t;
-  const Tile dk, dv;        // [lanes, dim]
-  const Stream<Words> own;  // a tile, where nobody has packed for all
-  const Tile own_dq;        // [rows, head_dim], where nobody else adds to it
+  const Tile dk, dv;    // [lanes, dim]
+  float* const packed;  // Q and dO, where somebody has packed them for all
+  const RowStream own;  // a tile, where nobody has
+  const Tile own_dq;    // [rows, head_dim], where nobody else adds to it
+  const Tile few_q;     // [kMostInPlace, head_dim]
 };
 
 }  // namespace HWY_NAMESPACE

@@ -35,17 +35,19 @@ struct ScoreTiles {
         derivative(TakeTile(scratch, p.softcap ? kTileTokens : 0, width)) {}
 };
 
-// (E12), and if `ds` is wanted (E15), (E16): P, and dS = P (dP - bar)
-// [softcap'], with lse and bar running along the rows; columns [first,
-// first + width).
+// (E12), with no P above 1: a row's LSE is of all its scores, so none exceeds
+// it by more than LSE is rounded. And if `ds` is wanted (E15), (E16): P, and dS
+// = P (dP - bar) [softcap'], with lse and bar running along the rows; columns
+// [first, first + width).
 template <class Words>
 HWY_INLINE void RowsToPAndDs(int64_t rows, int64_t first, int64_t width,
                              const float* lse, const float* bar, bool want_ds,
                              bool softcap, const ScoreTiles<Words>& t) {
   const F32 d;
   const auto p_of = [&](int64_t r, int64_t i) {
-    return Exp(d,
-               hn::Sub(hn::Load(d, t.scores.row(r) + i), hn::Set(d, lse[r])));
+    const Vf below =
+        hn::Sub(hn::Load(d, t.scores.row(r) + i), hn::Set(d, lse[r]));
+    return ExpNonPositive(d, AtMost(d, hn::Zero(d), below));
   };
   const auto ds_of = [&](int64_t r, int64_t i, Vf p) {
     const Vf ds =

@@ -50,10 +50,12 @@ HWY_INLINE RowTerms TermsOf(const BackwardArgs& args, int64_t b, int64_t head,
 
 // Rows of Q or dO of one q head, packed for the products along their dim and
 // for those along the rows.
-template <class Words>
+template <class RowWords, class Words>
 struct PackedRows {
-  Tile rows;   // words of [rows, dim]
-  Tile along;  // words of [rows, dim] along the rows
+  static constexpr bool kOneTile =
+      RowWords::kElements == 1 && Words::kElements == 1;
+  Tile rows;   // RowWords of [rows, dim]
+  Tile along;  // Words of [rows, dim] along the rows
 
   // Moves `memory` on.
   PackedRows(int64_t count, int64_t dim, float*& memory) {
@@ -62,8 +64,8 @@ struct PackedRows {
       memory = tile.row(rows);
       return tile;
     };
-    rows = take(count, WordsOf<Words>(dim));
-    along = Words::kElements == 1 ? rows : take(WordsOf<Words>(count), dim);
+    rows = take(count, WordsOf<RowWords>(dim));
+    along = kOneTile ? rows : take(WordsOf<Words>(count), dim);
   }
 
   // From row `first` on, a multiple of Words::kElements.
@@ -76,21 +78,22 @@ struct PackedRows {
 
   template <class RowOf>
   void Pack(int64_t count, int64_t dim, DType dtype, RowOf row_of) const {
-    PackRows<Words>(count, dim, dtype, row_of, rows);
-    if (Words::kElements > 1) {
-      PackAlongTokens<Words>(count, dim, dtype, row_of, along);
-    }
+    PackRows<RowWords>(count, dim, dtype, row_of, rows);
+    if (!kOneTile) PackAlongTokens<Words>(count, dim, dtype, row_of, along);
   }
 };
 
-// Rows of one q head and all that backward needs of them.
-template <class Words>
+// Rows of one q head and all that backward needs of them. Scores are products
+// of ScoreWords, all else of Words.
+template <class ScoreWords, class Words>
 struct Stream {
-  PackedRows<Words> q, d_o;
+  PackedRows<ScoreWords, Words> q;
+  PackedRows<Words, Words> d_o;
   float* lse;  // [rows]
   float* bar;  // [rows]
 
-  // In `memory` for `rows` rows: PackedRowsFloats.
+  // In `memory` for `rows` rows: PackedRowsFloats, and where the words differ
+  // as much again.
   Stream(const Problem& p, int64_t rows, float* memory)
       : q(rows, p.head_dim, memory),
         d_o(rows, p.value_dim, memory),

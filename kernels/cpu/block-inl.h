@@ -30,27 +30,6 @@ HWY_INLINE Tile TakeTile(Scratch& scratch, int64_t rows, int64_t columns) {
   return {scratch.Take(rows * stride), stride};
 }
 
-// A scale within +-1 takes no score out of range.
-HWY_INLINE bool KeepsRange(float scale) { return -1 <= scale && scale <= 1; }
-
-// Any finite scale is allowed: scores that it takes out of range saturate, for
-// infinities would subtract to NaN. NaN stays NaN.
-HWY_INLINE void SaturateScores(float scale, int64_t rows, int64_t width,
-                               Tile scores) {
-  if (KeepsRange(scale)) return;
-  const F32 d;
-  const Vf most = hn::Set(d, std::numeric_limits<float>::max());
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t i = 0; i < width; i += kLanes) {
-      float* at = scores.row(r) + i;
-      const Vf s = hn::Load(d, at);
-      const Vf size =
-          hn::IfThenElse(hn::Gt(hn::Abs(s), most), most, hn::Abs(s));
-      hn::Store(hn::CopySign(size, s), d, at);
-    }
-  }
-}
-
 // score -> c tanh(score / c), and if asked its derivative.
 HWY_INLINE void Softcap(float c, int64_t rows, int64_t width, Tile scores,
                         const Tile* derivative) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/head_slice.h"
+#include "kernels/cpu/words_choice.h"
 #include "kernels/give_way.h"
 #include "kernels/reference/reference.h"
 
@@ -182,6 +183,7 @@ void CpuStream::RunOnPool(const FlashPlan& plan, bool help, RunTask run) {
 
 absl::Status CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
   FlashPlan plan = PlanForward(group, compute_.pool.threads());
+  ChooseWords(group, compute_.pool, plan);
   return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
     const ForwardArgs& args = group[task.problem];
     if (!Proceed(args.problem)) return;
@@ -200,6 +202,7 @@ absl::Status CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
 
 absl::Status CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
   FlashPlan plan = PlanBackward(group, compute_.pool.threads());
+  ChooseWords(group, compute_.pool, plan);
   return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
     const BackwardArgs& args = group[task.problem];
     if (!Proceed(args.problem)) return;

@@ -31,21 +31,29 @@ HWY_INLINE bool ReadsInPlace(const Problem& p, int64_t lanes) {
          p.value_dim % kLanes == 0;
 }
 
-// Calls run(Words()) for what dots with K are made of: words of bf16 where they
-// can be multiplied as they lie.
-template <class Run>
-HWY_INLINE void WithDotWords(const Problem& p, Run run) {
-  if (p.head_dim % (2 * kLanes) != 0) return run(F32Words());
-  WithWords(p, run);
+// Whether dots convert two vectors of K at once: of a word of two bf16 each
+// half is an f32 but for a shift or a mask. Q then lies in the same order, of
+// each two vectors' elements first the even ones.
+template <class From>
+HWY_INLINE bool SplitsWords(int64_t dim) {
+  return std::is_same_v<From, FromBF16> && dim % (2 * kLanes) == 0;
 }
 
-// A vector of words of a row whose elements From converts to f32.
-template <class Words, class From>
-HWY_INLINE Vf WordsAt(const typename From::T* row) {
-  if constexpr (Words::kElements == 1) {
-    return From()(row);
-  } else {
-    return hn::LoadU(F32(), reinterpret_cast<const float*>(row));
+// Packs queries for dots with K where it lies: q [queries, dim].
+template <class RowOf>
+HWY_INLINE void PackQueries(int64_t queries, int64_t dim, DType dtype,
+                            RowOf row_of, Tile q) {
+  PackRows<F32Words>(queries, dim, dtype, row_of, q);
+  if (dtype != DType::kBF16 || !SplitsWords<FromBF16>(dim)) return;
+  for (int64_t l = 0; l < queries; ++l) {
+    for (float* at = q.row(l); at < q.row(l) + dim; at += 2 * kLanes) {
+      float pairs[2 * kLanes];
+      std::copy_n(at, 2 * kLanes, pairs);
+      for (int64_t i = 0; i < kLanes; ++i) {
+        at[i] = pairs[2 * i];
+        at[kLanes + i] = pairs[2 * i + 1];
+      }
+    }
   }
 }
 
@@ -161,12 +169,12 @@ HWY_INLINE Vf SumsOfEach(const Vf* v) {
 #endif
 }
 
-// (E1) of kQueries queries, rows of q [queries, words], and kDots / kQueries
+// (E1) of kQueries queries, packed in q [queries, dim], and kDots / kQueries
 // tokens of `k` from `t` on, to rows of scores [tokens, queries]. Beyond the
 // last token of the tile that once more, and its scores go nowhere.
-template <class Words, class From, int kQueries>
+template <class From, int kQueries>
 HWY_INLINE void DotTokens(const TokenRows& k, int64_t t, int64_t kv_head,
-                          int64_t words, float scale, Tile q, Tile scores) {
+                          int64_t dim, float scale, Tile q, Tile scores) {
   using T = typename From::T;
   constexpr int kTokens = kDots / kQueries;
   const F32 d;
@@ -179,21 +187,42 @@ HWY_INLINE void DotTokens(const TokenRows& k, int64_t t, int64_t kv_head,
   }
   Vf acc[kDots];
   for (int i = 0; i < kDots; ++i) acc[i] = hn::Zero(d);
-  for (int64_t i = 0; i < words; i += kLanes) {
+  const auto add = [&](int64_t i, auto vector_of) {
     Vf x[kQueries];
     for (int l = 0; l < kQueries; ++l) x[l] = hn::Load(d, q.row(l) + i);
     for (int r = 0; r < kTokens; ++r) {
-      const int64_t at = i * Words::kElements;
-      AskFor(rows[r], at, ahead[r]);
-      const Vf y = WordsAt<Words, From>(rows[r] + at);
+      const Vf y = vector_of(r);
       for (int l = 0; l < kQueries; ++l) {
-        acc[r * kQueries + l] = Words::MulAdd(x[l], y, acc[r * kQueries + l]);
+        acc[r * kQueries + l] = hn::MulAdd(x[l], y, acc[r * kQueries + l]);
       }
+    }
+  };
+  if (SplitsWords<From>(dim)) {
+    const hn::RebindToUnsigned<F32> du;
+    for (int64_t i = 0; i < dim; i += 2 * kLanes) {
+      const auto words = [&](int r) {
+        return hn::LoadU(du, reinterpret_cast<const uint32_t*>(rows[r] + i));
+      };
+      add(i, [&](int r) {
+        AskFor(rows[r], i, ahead[r]);
+        return hn::BitCast(d, hn::ShiftLeft<16>(words(r)));
+      });
+      add(i + kLanes, [&](int r) {
+        return hn::BitCast(d, hn::And(words(r), hn::Set(du, 0xFFFF0000u)));
+      });
+    }
+  } else {
+    for (int64_t i = 0; i < dim; i += kLanes) {
+      add(i, [&](int r) {
+        AskFor(rows[r], i, ahead[r]);
+        return From()(rows[r] + i);
+      });
     }
   }
   HWY_ALIGN float dots[kDots];
   for (int i = 0; i < kDots; i += kLanes) {
-    hn::Store(hn::Mul(SumsOfEach(acc + i), hn::Set(d, scale)), d, dots + i);
+    const Vf s = hn::Mul(SumsOfEach(acc + i), hn::Set(d, scale));
+    hn::Store(Saturate(d, s), d, dots + i);
   }
   for (int i = 0; i < kTokens && t + i < k.tokens(); ++i) {
     std::copy_n(dots + i * kQueries, kQueries, scores.row(t + i));
@@ -207,21 +236,21 @@ HWY_INLINE int64_t DotGroup(int64_t lanes) {
 
 // (E1) of `lanes` queries of a kv head and DotGroup(lanes) tokens of `k` from
 // `t` on: scores [tokens, lanes].
-template <class Words, class From>
+template <class From>
 HWY_INLINE void DotQueries(const TokenRows& k, int64_t t, int64_t kv_head,
-                           int64_t lanes, int64_t words, float scale, Tile q,
+                           int64_t lanes, int64_t dim, float scale, Tile q,
                            Tile scores) {
   const int64_t end = std::min(t + DotGroup(lanes), k.tokens());
   int64_t l = 0;
   for (; l + 4 <= lanes; l += 4) {
     for (int64_t i = t; i < end; i += kDots / 4) {
-      DotTokens<Words, From, 4>(k, i, kv_head, words, scale,
-                                {q.row(l), q.stride}, scores.from(l));
+      DotTokens<From, 4>(k, i, kv_head, dim, scale, {q.row(l), q.stride},
+                         scores.from(l));
     }
   }
   for (; l < lanes; ++l) {
-    DotTokens<Words, From, 1>(k, t, kv_head, words, scale, {q.row(l), q.stride},
-                              scores.from(l));
+    DotTokens<From, 1>(k, t, kv_head, dim, scale, {q.row(l), q.stride},
+                       scores.from(l));
   }
 }
 

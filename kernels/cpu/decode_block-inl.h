@@ -26,10 +26,7 @@ struct DecodeBlock : QueryBlock {
       : QueryBlock(args, task, TakeScores(args.problem, task, scratch),
                    temporary, scratch),
         q(TakeTile(scratch, lanes.lanes(), p.head_dim)) {
-    WithDotWords(p, [&](auto words) {
-      PackRows<decltype(words)>(lanes.lanes(), p.head_dim, p.q.dtype,
-                                lanes.RowsOf(p.q), q);
-    });
+    PackQueries(lanes.lanes(), p.head_dim, p.q.dtype, lanes.RowsOf(p.q), q);
   }
 
   // Whether scores lie without gaps, so that a vector holds several tokens.
@@ -50,7 +47,7 @@ struct DecodeBlock : QueryBlock {
     const int64_t count = lanes.lanes();
     if (Dense(p, count)) {
       const int64_t vectors = RoundUpToLanes(tokens * count) / kLanes;
-      ScaleScores(vectors, kLanes, {scores.data, kLanes});
+      CapScores(vectors, kLanes, {scores.data, kLanes});
       lanes.ApplyMask(scores);
       UpdateDenseSoftmax(tokens, count, scores.data, state);
       return;
@@ -62,12 +59,12 @@ struct DecodeBlock : QueryBlock {
     UpdateSoftmax<F32Words>(tokens, 0, width, scores, state);
   }
 
-  const Tile q;  // words of [lanes, head_dim]
+  const Tile q;  // [lanes, head_dim]
 };
 
 // Adds a tile to each block of queries, every one of another kv head, some
 // tokens at a time: heads lie side by side, so memory is read in order.
-template <class Words, class From>
+template <class From>
 HWY_NOINLINE void AddTileInPlace(const std::vector<DecodeBlock>& blocks,
                                  const TokenRows& k, const TokenRows& v,
                                  bool first) {
@@ -75,9 +72,8 @@ HWY_NOINLINE void AddTileInPlace(const std::vector<DecodeBlock>& blocks,
   const int64_t dots = DotGroup(blocks.front().lanes.lanes());
   for (int64_t t = 0; t < tokens; t += dots) {
     for (const DecodeBlock& b : blocks) {
-      DotQueries<Words, From>(k, t, b.kv_head, b.lanes.lanes(),
-                              b.p.head_dim / Words::kElements, b.p.scale, b.q,
-                              b.scores);
+      DotQueries<From>(k, t, b.kv_head, b.lanes.lanes(), b.p.head_dim,
+                       b.p.scale, b.q, b.scores);
     }
   }
   for (const DecodeBlock& b : blocks) b.AddToSoftmax(tokens);

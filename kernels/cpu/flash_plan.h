@@ -43,6 +43,9 @@ struct FlashTask {
   // and V page by page.
   int64_t kv_heads = 1;
   double flops = 0;
+  // Of bf16: whether scores, and all other products, are to be of f32 words
+  // (see words_choice.h). In forward they are the same.
+  bool f32_scores = false, f32_words = false;
 
   // A task may be one part of several, which leave their results in memory of
   // the group's for another task to put together.
@@ -112,6 +115,14 @@ struct FlashPlan {
 // Whether the problem has any output element; without one a batch may be of
 // any size at no cost to whoever asks.
 bool HasOutputs(Op op, const Problem& problem);
+
+// The last of the blocks of q rows that forward cuts a q head into: where it
+// begins, and the lanes of its task. All others have
+// 16 lanes or more.
+struct ForwardRows {
+  int64_t first, lanes;
+};
+ForwardRows LastForwardRows(const Problem& p, int64_t q_len, int64_t head);
 
 // Plans for `threads`, which decide how much runs at once but no result.
 FlashPlan PlanForward(absl::Span<const ForwardArgs> group, int threads);

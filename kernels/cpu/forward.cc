@@ -91,9 +91,7 @@ void RunDecode(const ForwardArgs& args, const FlashTask& task,
     const TokenRows k = rows(&KvSegment::k);
     const TokenRows v = args.o ? rows(&KvSegment::v) : k;
     WithElements(p.dtype(), [&](auto from) {
-      WithDotWords(p, [&](auto words) {
-        AddTileInPlace<decltype(words), decltype(from)>(blocks, k, v, first);
-      });
+      AddTileInPlace<decltype(from)>(blocks, k, v, first);
     });
     scratch.pieces.swap(scratch.next_pieces);
     first = false;
@@ -106,7 +104,7 @@ void RunDecode(const ForwardArgs& args, const FlashTask& task,
 void RunPackKvTask(const ForwardArgs& args, const FlashTask& task,
                    Scratch& scratch) {
   scratch.sequence.Reset(args.problem, task.b);
-  WithWords(args.problem,
+  WithWords(args.problem, task.f32_words,
             [&](auto words) { PackKv<decltype(words)>(args, task, scratch); });
 }
 
@@ -117,7 +115,7 @@ void RunForwardTask(const ForwardArgs& args, const FlashTask& task,
   if (ReadsInPlace(args.problem, task.heads * task.count)) {
     return RunDecode(args, task, scratch);
   }
-  WithWords(args.problem, [&](auto words) {
+  WithWords(args.problem, task.f32_words, [&](auto words) {
     RunForward<decltype(words)>(args, task, scratch);
   });
 }

@@ -112,16 +112,17 @@ struct ForwardBlock : QueryBlock {
   // (E1) for columns [first, first + count) of the tile.
   void AddScores(ConstTile k, int64_t tokens, int64_t first, int64_t count,
                  Prefetcher& prefetch) const {
-    Gemm<Words, AOrder::kRowMajor>(tokens, count, WordsOf<Words>(p.head_dim), k,
-                                   q.from(first), scores.from(first),
-                                   {.factor = p.scale, .prefetch = &prefetch});
+    Gemm<Words, AOrder::kRowMajor>(
+        tokens, count, WordsOf<Words>(p.head_dim), k, q.from(first),
+        scores.from(first),
+        {.factor = p.scale, .saturate = true, .prefetch = &prefetch});
   }
 
   // Adds the tokens of scratch.pieces to O and the softmax's state.
   void AddTile(int64_t tokens, bool first, Prefetcher& prefetch) const {
     const float* row_scale = first ? nullptr : state.rescale;
     const ConstTile k = KTile(tokens);
-    if (p.softcap || p.bias || !KeepsRange(p.scale) || lanes.Masks()) {
+    if (p.softcap || p.bias || lanes.Masks()) {
       AddScores(k, tokens, 0, width, prefetch);
       ChangeScores(tokens);
       UpdateSoftmax<Words>(tokens, 0, width, scores, state);

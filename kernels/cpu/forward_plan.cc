@@ -168,6 +168,15 @@ PlanUnits ForwardUnits(const Problem& p, int64_t q_len, int64_t kv_len) {
   return units;
 }
 
+ForwardRows LastForwardRows(const Problem& p, int64_t q_len, int64_t head) {
+  const RowBlocks blocks(p, q_len, /*kv_len=*/0);
+  const int64_t first = (q_len - 1) / blocks.size * blocks.size;
+  const int64_t g = head % p.group();
+  const int64_t heads =
+      std::min(blocks.heads, p.group() - g / blocks.heads * blocks.heads);
+  return {first, heads * (q_len - first)};
+}
+
 FlashPlan PlanForward(absl::Span<const ForwardArgs> group, int threads) {
   PlanBuilder builder(threads);
   Sequence sequence;

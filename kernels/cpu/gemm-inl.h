@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cpu/math-inl.h"
 #include "kernels/cpu/prefetcher.h"
 #include "kernels/cpu/words-inl.h"
 
@@ -36,8 +37,9 @@ struct Tile {
   int64_t stride = 0;
 
   float* row(int64_t r) const { return data + r * stride; }
-  // From column c on.
+  // From column c on, and from row r on.
   Tile from(int64_t c) const { return {data + c, stride}; }
+  Tile from_row(int64_t r) const { return {row(r), stride}; }
 };
 
 // One that is only read.
@@ -62,6 +64,9 @@ struct GemmOutput {
   const float* row_scale = nullptr;  // [m]
   bool accumulate = false;           // C += A B
   float factor = 1.0f;
+  // C are scores (E1): infinities, which would subtract to NaN, become the
+  // largest numbers.
+  bool saturate = false;
   Prefetcher* prefetch = nullptr;  // gets a step for each register block
 };
 
@@ -107,7 +112,8 @@ HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
     const Vf old = hn::Set(d, out.row_scale ? out.row_scale[row + r] : 1.0f);
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
-      const Vf y = hn::Mul(acc[r][v], fresh);
+      Vf y = hn::Mul(acc[r][v], fresh);
+      if (out.saturate) y = Saturate(d, y);
       hn::Store(keep ? hn::MulAdd(hn::Load(d, to + v * kLanes), old, y) : y, d,
                 to + v * kLanes);
     }

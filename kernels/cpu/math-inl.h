@@ -15,6 +15,32 @@ namespace attnd {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// The smaller and the larger of a bound and x; NaN stays NaN. Highway leaves
+// open what becomes of it; x86 gives the second operand.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V AtMost([[maybe_unused]] D d, V most, V x) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE2
+  return hn::Min(most, x);
+#else
+  return hn::IfThenElse(hn::Gt(x, most), most, x);
+#endif
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V AtLeast([[maybe_unused]] D d, V least, V x) {
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_SSE2
+  return hn::Max(least, x);
+#else
+  return hn::IfThenElse(hn::Lt(x, least), least, x);
+#endif
+}
+
+// What left f32's range becomes the largest number of its sign.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Saturate(D d, V x) {
+  const V most = hn::Set(d, std::numeric_limits<float>::max());
+  return AtLeast(d, hn::Neg(most), AtMost(d, most, x));
+}
+
 // x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer
 // and leaves n in the low bits of `shifted`.
 template <class V>
@@ -91,13 +117,23 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE TanhResult<V> Tanh(D d, V x) {
   const V one = hn::Set(d, 1.0f);
   const V two = hn::Set(d, 2.0f);
-  // Beyond 43, tanh is 1 and its derivative exp(-86) stays a normal number.
+  // At 52 the derivative has left what f32 holds.
   const V z =
-      hn::Max(hn::Mul(hn::Abs(x), hn::Set(d, -2.0f)), hn::Set(d, -86.0f));
+      hn::Max(hn::Mul(hn::Abs(x), hn::Set(d, -2.0f)), hn::Set(d, -104.0f));
   const ReducedExp<V> e = ReduceExp(d, z);
-  const V power = ScaleByPowerOf2(d, one, e.shifted);
+  // 2^n by two normal numbers: the product may be subnormal.
+  const hn::RebindToSigned<D> di;
+  const auto n = hn::Sub(hn::BitCast(di, e.shifted),
+                         hn::BitCast(di, hn::Set(d, 12582912.0f)));
+  const auto half = hn::ShiftRight<1>(n);
+  const auto power_of = [&](auto exponent) {
+    return hn::BitCast(d,
+                       hn::ShiftLeft<23>(hn::Add(exponent, hn::Set(di, 127))));
+  };
+  const V first = power_of(half), second = power_of(hn::Sub(n, half));
+  const V power = hn::Mul(first, second);
   const V t = hn::MulAdd(power, e.expm1, hn::Sub(power, one));
-  const V exp = hn::MulAdd(power, e.expm1, power);
+  const V exp = hn::Mul(hn::MulAdd(first, e.expm1, first), second);
   const V inverse = hn::Div(one, hn::Add(t, two));
   const V tanh = hn::Div(hn::Neg(t), hn::Add(t, two));
   const V derivative =

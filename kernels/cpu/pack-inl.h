@@ -38,11 +38,15 @@ HWY_INLINE int64_t WordsOf(int64_t n) {
   return (n + Words::kElements - 1) / Words::kElements;
 }
 
-// Calls run(Words()) for what the problem's products are made of.
+// Calls run(Words()) for what a problem's products are made of; f32 will always
+// do.
 template <class Run>
-HWY_INLINE void WithWords([[maybe_unused]] const Problem& p, Run run) {
+HWY_INLINE void WithWords([[maybe_unused]] const Problem& p,
+                          [[maybe_unused]] bool f32, Run run) {
 #if ATTND_BF16_DOT
-  if (p.dtype() == DType::kBF16 && HasBF16Dot()) return run(BF16Words());
+  if (p.dtype() == DType::kBF16 && !f32 && HasBF16Dot()) {
+    return run(BF16Words());
+  }
 #endif
   run(F32Words());
 }

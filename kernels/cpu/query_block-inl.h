@@ -87,14 +87,12 @@ struct QueryBlock {
     state.Clear(width);
   }
 
-  // What is done to scores one by one.
-  void ScaleScores(int64_t rows, int64_t columns, Tile tile) const {
-    SaturateScores(p.scale, rows, columns, tile);
+  void CapScores(int64_t rows, int64_t columns, Tile tile) const {
     if (p.softcap) Softcap(*p.softcap, rows, columns, tile, nullptr);
   }
   // (E2), (E21)
   void ChangeScores(int64_t tokens) const {
-    ScaleScores(tokens, width, scores);
+    CapScores(tokens, width, scores);
     if (p.bias) lanes.AddBias(scores, temporary, tokens);
     lanes.ApplyMask(scores);
   }

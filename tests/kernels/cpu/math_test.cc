@@ -20,6 +20,9 @@ float ExpNonPositive1(float x) {
 float Tanh1(float x) {
   return hn::GetLane(Tanh(F32(), hn::Set(F32(), x)).tanh);
 }
+float Saturate1(float x) {
+  return hn::GetLane(Saturate(F32(), hn::Set(F32(), x)));
+}
 float TanhDerivative1(float x) {
   return hn::GetLane(Tanh(F32(), hn::Set(F32(), x)).derivative);
 }
@@ -55,11 +58,13 @@ HWY_EXPORT(Exp1);
 HWY_EXPORT(ExpNonPositive1);
 HWY_EXPORT(Tanh1);
 HWY_EXPORT(TanhDerivative1);
+HWY_EXPORT(Saturate1);
 HWY_EXPORT(LoadRow1);
 HWY_EXPORT(StoreRow1);
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kMost = std::numeric_limits<float>::max();
 constexpr double kSmallest = std::numeric_limits<float>::min();
 
 // The distance in units of the last place of `exact` as a normal float.
@@ -133,9 +138,28 @@ TEST(MathTest, TanhAndItsDerivativeKeepTheirRelativeAccuracy) {
     for (float x : {50.0f, 1e30f, kInf}) {
       EXPECT_EQ(HWY_DYNAMIC_DISPATCH(Tanh1)(x), 1);
       EXPECT_EQ(HWY_DYNAMIC_DISPATCH(Tanh1)(-x), -1);
-      EXPECT_LE(HWY_DYNAMIC_DISPATCH(TanhDerivative1)(x), 1e-30f);
+      EXPECT_EQ(HWY_DYNAMIC_DISPATCH(TanhDerivative1)(x * 2), 0);
+    }
+    // On through the subnormal numbers, down to nothing.
+    for (float x = 20; x < 60; x += 0.01f) {
+      const double cosh = std::cosh(static_cast<double>(x));
+      const double exact = 1 / (cosh * cosh);
+      ASSERT_NEAR(HWY_DYNAMIC_DISPATCH(TanhDerivative1)(x), exact,
+                  1e-6 * exact + 0x1p-146)
+          << x;
     }
     EXPECT_TRUE(std::isnan(HWY_DYNAMIC_DISPATCH(Tanh1)(kNan)));
+  });
+}
+
+TEST(MathTest, SaturationLeavesAllButInfinityAsItIs) {
+  OnEveryTarget([] {
+    EXPECT_EQ(HWY_DYNAMIC_DISPATCH(Saturate1)(kInf), kMost);
+    EXPECT_EQ(HWY_DYNAMIC_DISPATCH(Saturate1)(-kInf), -kMost);
+    for (float x : {kMost, -kMost, 0.0f, 1e-40f, -3.0f}) {
+      EXPECT_EQ(HWY_DYNAMIC_DISPATCH(Saturate1)(x), x);
+    }
+    EXPECT_TRUE(std::isnan(HWY_DYNAMIC_DISPATCH(Saturate1)(kNan)));
   });
 }
 
