@@ -140,7 +140,12 @@ struct Problem {
   int64_t q_stride = 1;                     // >= 1
 
   Mask mask;
-  float scale = 1.0f;            // any finite value
+  // Any finite value. scale * q_i . k_j is an f32: out of its range, in q_i .
+  // k_j already or by the scale, it counts as +-3.4e38, the largest f32 of its
+  // sign. So finite inputs have finite results, except that a row may be NaN
+  // where parts of one q_i . k_j leave the range with both signs, or where
+  // q_i . k_j leaves it and the scale is 0.
+  float scale = 1.0f;
   std::optional<float> softcap;  // c > 0: score becomes c * tanh(score / c)
   const CancelToken* cancel = nullptr;  // may be null
 
@@ -156,8 +161,8 @@ struct ForwardArgs {
   RowView lse;   // [batch, q_heads, q_len], natural log, or null
 };
 
-// dS = P * (dP - delta + d_lse), with P = exp(score - lse). Rows with lse =
-// -inf and tokens past their sequence's length get gradients of 0.
+// dS = P * (dP - delta + d_lse), with P = exp(score - lse), at most 1. Rows
+// with lse = -inf and tokens past their sequence's length get gradients of 0.
 struct BackwardArgs {
   Problem problem;      // dk and dv are in its segments
   ConstTensorView d_o;  // [batch, q_len, q_heads, value_dim], as Q
