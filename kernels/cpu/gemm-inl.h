@@ -64,8 +64,8 @@ struct GemmOutput {
   const float* row_scale = nullptr;  // [m]
   bool accumulate = false;           // C += A B
   float factor = 1.0f;
-  // C are scores (E1): infinities, which would subtract to NaN, become the
-  // largest numbers.
+  // C = factor * A B are scores (E1): infinities, which would subtract to NaN,
+  // become the largest numbers.
   bool saturate = false;
   Prefetcher* prefetch = nullptr;  // gets a step for each register block
 };
@@ -102,18 +102,28 @@ HWY_INLINE void GemmBlock(int64_t k, const float* HWY_RESTRICT a, int64_t lda,
       }
     }
   }
+  const Vf fresh = hn::Set(d, out.factor);
+  if (out.saturate) {
+    HWY_UNROLL(16)
+    for (int r = 0; r < kRows; ++r) {
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) {
+        hn::Store(Saturate(d, hn::Mul(acc[r][v], fresh)), d,
+                  c + r * ldc + v * kLanes);
+      }
+    }
+    return;
+  }
   // y = old * C + fresh * A B, which leaves the accumulators as they are where
   // a factor is 1.
   const bool keep = out.accumulate || out.row_scale != nullptr;
-  const Vf fresh = hn::Set(d, out.factor);
   HWY_UNROLL(16)
   for (int r = 0; r < kRows; ++r) {
     float* to = c + r * ldc;
     const Vf old = hn::Set(d, out.row_scale ? out.row_scale[row + r] : 1.0f);
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) {
-      Vf y = hn::Mul(acc[r][v], fresh);
-      if (out.saturate) y = Saturate(d, y);
+      const Vf y = hn::Mul(acc[r][v], fresh);
       hn::Store(keep ? hn::MulAdd(hn::Load(d, to + v * kLanes), old, y) : y, d,
                 to + v * kLanes);
     }

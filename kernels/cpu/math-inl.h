@@ -74,21 +74,10 @@ HWY_INLINE V ScaleByPowerOf2(D d, V v, V shifted) {
                                 hn::ShiftLeft<23>(hn::BitCast(di, shifted))));
 }
 
-// e^x to 1.1 ulp. Results below the smallest normal number are 0, so -inf gives
-// 0; overflow gives inf; NaN stays NaN.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Exp(D d, V x) {
-  const ReducedExp<V> e = ReduceExp(d, x);
-  V y = ScaleByPowerOf2(d, hn::Add(e.expm1, hn::Set(d, 1.0f)), e.shifted);
-  y = hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365447f)), y);
-  const V inf = hn::Set(d, std::numeric_limits<float>::infinity());
-  return hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.7228391f)), inf, y);
-}
-
-// As Exp for x <= 0 or NaN, where nothing overflows, in two thirds of its
-// multiplications: as 2^(x log2 e), whose reduction takes none. The relative
-// error is within 2.2e-7 + 8e-8 |x|, where x itself, a difference of scores, is
-// off by up to 6e-8 |x|.
+// e^x for x <= 0 or NaN, which stays NaN, as 2^(x log2 e), whose reduction
+// takes no multiplication. The relative error is within 2.2e-7 + 8e-8 |x|,
+// where x itself, a difference of scores, is off by up to 6e-8 |x|. Results
+// below the smallest normal number are 0, so -inf gives 0.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpNonPositive(D d, V x) {
   const V magic = hn::Set(d, 12582912.0f);
