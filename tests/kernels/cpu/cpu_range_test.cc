@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -261,6 +262,30 @@ TEST_F(CpuRangeTest, SubnormalValuesAndUpstreamGradientsCount) {
       });
     }
   }
+}
+
+// Beside a sequence whose numbers are tiny, one gives the bits that it gives
+// alone.
+TEST_F(CpuRangeTest, SubnormalNumbersReachNoOtherProblemOfAGroup) {
+  const auto make = [](double size) {
+    return std::make_unique<EdgeProblem>(
+        DType::kBF16, 70, 90, 64, 1.0f, UnevenValue, SmallValue,
+        [size](int64_t i, int64_t d) { return size * UnevenValue(i, d); },
+        UnevenValue);
+  };
+  const auto alone = make(1), beside = make(1), tiny = make(0x1p-130);
+  OnEveryTarget([&] {
+    alone->Run(*stream_, Algorithm::kAuto);
+    const ForwardArgs forward[] = {tiny->forward, beside->forward};
+    const BackwardArgs backward[] = {tiny->backward, beside->backward};
+    ASSERT_TRUE(stream_->Forward(forward, {}).ok());
+    ASSERT_TRUE(stream_->Backward(backward, {}).ok());
+    EXPECT_EQ(alone->o.bytes(), beside->o.bytes());
+    EXPECT_EQ(alone->lse.bytes(), beside->lse.bytes());
+    EXPECT_EQ(alone->dq.bytes(), beside->dq.bytes());
+    EXPECT_EQ(alone->dk.bytes(), beside->dk.bytes());
+    EXPECT_EQ(alone->dv.bytes(), beside->dv.bytes());
+  });
 }
 
 // A scale may bring back what is small.
