@@ -138,7 +138,8 @@ AssertionResult JumpProblem::CheckRow(int64_t head, int64_t row) const {
   const double lse = top + std::log(sum);
   const double got_lse = lse_.Get(0, head, row);
   // A few roundings of scores, which are within two jumps.
-  if (!(std::abs(got_lse - lse) <= 0x1p-20 * (1 + 2 * std::abs(jump)))) {
+  const double size = 1 + 2 * std::abs(jump) + std::abs(lse);
+  if (!(std::abs(got_lse - lse) <= 0x1p-20 * size)) {
     return wrong(got_lse, lse) << ", LSE";
   }
   // V is within 5; P and O are rounded, and a score of some hundreds, too.
