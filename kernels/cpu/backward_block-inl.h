@@ -144,19 +144,21 @@ struct BackwardBlock {
           return lse[r] == kInf ? nullptr : run.first + r * run.stride;
         },
         few_q);
+    HWY_ALIGN float dots[kTileTokens * kMostInPlace];
     std::vector<Piece> pieces;
     ForEachTile([&](int64_t column, int64_t count) {
       scratch.sequence.Pieces(this->first + column, count, &pieces);
       const TokenRows k(scratch.sequence, pieces, {}, &KvSegment::k);
       WithElements(p.dtype(), [&](auto from) {
-        for (int64_t t = 0; t < count; t += DotGroup(1)) {
-          for (int64_t r = 0; r < rows; ++r) {
-            DotQueries<decltype(from)>(k, t, task.head, 1, p.head_dim, p.scale,
-                                       few_q.from_row(r),
-                                       {scores.row(r) + column, 1});
-          }
+        for (int64_t t = 0; t < count; t += DotGroup(rows)) {
+          DotQueries<decltype(from)>(k, t, task.head, rows, p.head_dim, p.scale,
+                                     few_q, {dots, kMostInPlace});
         }
       });
+      for (int64_t r = 0; r < rows; ++r) {
+        float* row = scores.row(r) + column;
+        for (int64_t t = 0; t < count; ++t) row[t] = dots[t * kMostInPlace + r];
+      }
     });
   }
   // Calls run(column, count) for the block's tokens, a tile at a time.
@@ -198,8 +200,10 @@ struct BackwardBlock {
     const bool plain = packed_rows == rows && Plain(first, rows);
     if (!plain) {
       AddScores(q.rows, packed_rows, 0, width, prefetch);
-      DotRows(head, first + packed_rows, rows - packed_rows,
-              stream.lse + packed_rows, t.scores.from_row(packed_rows));
+      if (packed_rows < rows) {
+        DotRows(head, first + packed_rows, rows - packed_rows,
+                stream.lse + packed_rows, t.scores.from_row(packed_rows));
+      }
       ChangeScores(head, first, rows);
     }
     // P and dS of a panel find its scores and dP in the L1 cache.
