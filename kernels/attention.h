@@ -161,8 +161,8 @@ struct ForwardArgs {
   RowView lse;   // [batch, q_heads, q_len], natural log, or null
 };
 
-// dS = P * (dP - delta + d_lse), with P = exp(score - lse), at most 1. Rows
-// with lse = -inf and tokens past their sequence's length get gradients of 0.
+// dS = P * (dP - delta + d_lse), P = exp(score - lse); lse is above all scores.
+// Rows with lse = -inf, tokens past their sequence's length: gradients of 0.
 struct BackwardArgs {
   Problem problem;      // dk and dv are in its segments
   ConstTensorView d_o;  // [batch, q_len, q_heads, value_dim], as Q

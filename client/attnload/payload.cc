@@ -41,13 +41,13 @@ Payload::Payload(const Shape& shape, uint64_t seed) : shape_(shape) {
   if (!shape.backward) return;
   d_o_ = RandomTensor(shape.dtype, shape.o_elements(), random);
   o_ = RandomTensor(shape.dtype, shape.o_elements(), random);
-  // Backward is defined for any LSE. About that of n normal scores, so that
-  // probabilities have a usual size, without computing a forward for it.
+  // About that of n normal scores, so that probabilities have a usual size, but
+  // rarely below one of them, without computing a forward for it.
   lse_.resize(shape.rows());
   for (int64_t row = 0; row < shape.rows(); ++row) {
     const Columns columns = ColumnsOfRow(shape, row % shape.q_len);
     lse_[row] = columns.size() == 0 ? -INFINITY
-                                    : std::log(float(columns.size())) + 0.6f;
+                                    : std::log(float(columns.size())) + 2.0f;
   }
 }
 

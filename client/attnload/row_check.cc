@@ -188,6 +188,11 @@ Pair Backward(const Head& head, int64_t i, const Row& q, const Row& k,
   pair.p = std::exp(s - lse);
   pair.p_error = pair.p * (head.scale() * score.error + kExpRoundings * kU32 +
                            4 * kU32 * (std::abs(s) + std::abs(lse)));
+  // No forward gives an LSE below a score: P may be 1 as well then.
+  if (s > lse) {
+    pair.p_error += (pair.p - 1) / 2;
+    pair.p = (pair.p + 1) / 2;
+  }
   const double inner = dp.value - delta.value;
   pair.ds = pair.p * inner;
   pair.ds_error =
