@@ -1,13 +1,22 @@
 #ifndef ATTND_KERNELS_CUDA_DQ_SUM_CUH_
 #define ATTND_KERNELS_CUDA_DQ_SUM_CUH_
 
-// dQ while it is being summed up: where an element is.
+// dQ while it is being summed up: where an element is, and what it lacks.
 
+#include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/gradient.h"
 
 namespace attnd::cuda {
+
+// What sums of dQ have of the scale already; the rest, of 1 to 2 in size, comes
+// at the end. Memory adds nothing that is below f32's normal numbers, and dQ is
+// no such thing if the scale is huge. A power of two, so that nothing is lost.
+// Scores with such scales are not plain.
+__device__ inline float DqPower(float scale) {
+  return fabsf(scale) > 0x1p40f ? ldexpf(1.0f, ilogbf(scale)) : 1.0f;
+}
 
 // Of the sums of one head, whose rows have `dim` columns, a multiple of 16:
 // where the block of 16 by 16 begins that has row `row` and column `column`.

@@ -119,6 +119,7 @@ __device__ void FinishRows(const RowTile& tile, const float* scratch, Out* dq) {
   // Of what is past the sequence's end nothing need be read.
   const int blocks = warp_row < tile.valid ? (p.head_dim + 15) / 16 : 0;
   const bool aligned = IsAligned(dq, g.dq.token_stride);
+  const float factor = p.scale / DqPower(p.scale);  // exact
   for (int first = 0; first < p.head_dim;
        first += kStepColumns * kStepsTogether / 2) {
     float4 x[kStepsTogether][2];
@@ -139,7 +140,7 @@ __device__ void FinishRows(const RowTile& tile, const float* scratch, Out* dq) {
       for (int n = 0; n < 2; ++n) {
         float4& sum = x[step][n];
         const auto scaled = [&](float s) {
-          return sees[step % 2] ? s * p.scale : 0.0f;
+          return sees[step % 2] ? s * factor : 0.0f;
         };
         words[2 * n] = MakePair<Out>(scaled(sum.x), scaled(sum.y));
         words[2 * n + 1] = MakePair<Out>(scaled(sum.z), scaled(sum.w));

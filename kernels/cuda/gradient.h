@@ -43,7 +43,8 @@ struct alignas(16) DeviceGradients {
   // for all heads of all sequences, [batch * q_heads, padded_rows, ...].
   int64_t lse_at = 0;    // f32: LSE as kernels want it, +inf of an empty row
   int64_t delta_at = 0;  // f32: (E11) less the gradient of LSE
-  int64_t dq_at = 0;     // f32 [..., dq_dim]: dQ / scale, 0 at first
+  // f32 [..., dq_dim]: dQ / scale * DqPower(scale) (dq_sum.cuh), 0 at first.
+  int64_t dq_at = 0;
   int64_t turns_at = 0;  // uint32: see turns.cuh; of deterministic problems
   // uint32 [batch, num_segments, padded_rows / kTurnRows]: TurnsUntil, at the
   // first rows of each tile.

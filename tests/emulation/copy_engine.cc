@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/emulation/flush.h"
 #include "tests/emulation/scheduler.h"
 #include "tests/emulation/tensor_map.h"
 
@@ -142,7 +143,7 @@ void StartBulkAdd(float* to, uint32_t from, uint32_t bytes) {
     }
   };
   const auto write = [to, floats] {
-    for (size_t i = 0; i < floats->size(); ++i) to[i] += (*floats)[i];
+    for (size_t i = 0; i < floats->size(); ++i) AddFlushed(to[i], (*floats)[i]);
   };
   Self().stores.Add({read, write});
 }

@@ -68,12 +68,6 @@ template <class T>
 T __ldcs(const T* from) {
   return *from;
 }
-inline float atomicAdd(float* to, float x) {
-  const float before = *to;
-  *to += x;
-  attnd::emulation::MaybeYield();
-  return before;
-}
 inline unsigned atomicInc(unsigned* to, unsigned most) {
   const unsigned before = *to;
   *to = before >= most ? 0 : before + 1;

@@ -2,6 +2,7 @@
 // problem, run as it comes and deterministically.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <ostream>
 #include <string>
@@ -13,6 +14,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/emulation/emulated_gpu.h"
 #include "tests/kernels/accuracy.h"
+#include "tests/kernels/cuda/gradient_problem.h"
 #include "tests/kernels/one_hot_problem.h"
 #include "tests/kernels/random_problem.h"
 
@@ -20,6 +22,7 @@ namespace attnd::emulation {
 namespace {
 
 using testing::CheckBackward;
+using testing::GradientProblem;
 using testing::HugeProducts;
 using testing::HugeProductsOf;
 using testing::OneHotProblem;
@@ -183,6 +186,49 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"Large64", kAmpere, OfDims(DType::kF16, 24, 24)},
         Family{"Large128", kAmpere, OfDims(DType::kBF16, 104, 104)}),
     [](const auto& info) { return info.param.name; });
+
+// A huge scale, and upstream gradients so small that what dQ is summed up of is
+// below f32's normal numbers before it is multiplied by the scale.
+TEST(EmulatedBackwardScaleTest, DqOfHugeScalesIsNotLostBeforeItIsScaled) {
+  constexpr double kScale = 0x1p98;
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    for (float sign : {1.0f, -1.0f}) {
+      SCOPED_TRACE(
+          absl::StrCat("dtype ", static_cast<int>(dtype), " sign ", sign));
+      GradientProblem problem(3, {.dtype = dtype,
+                                  .q_len = 70,
+                                  .kv_len = 90,
+                                  .q_heads = 2,
+                                  .dim = dtype == DType::kF32 ? 64 : 128});
+      const auto multiply = [](testing::OwnedTensor& t, double by) {
+        for (int64_t i = 0; i < t.tokens(); ++i) {
+          for (int64_t h = 0; h < t.heads(); ++h) {
+            for (int64_t d = 0; d < t.dim(); ++d)
+              t.Set(0, i, h, d, by * t.Get(0, i, h, d));
+          }
+        }
+      };
+      multiply(problem.forward.q, 0x1p-3 * 0x1p12 / kScale);
+      multiply(problem.forward.k, 0x1p-12);
+      multiply(problem.d_o, 0x1p-121);
+      problem.problem().scale = sign * 1.3f * kScale;
+      problem.Solve();
+      EmulatedGpu gpu(kAmpere, 1);
+      const absl::Status status = gpu.Backward({&problem.args, 1}, false);
+      ASSERT_TRUE(status.ok()) << status;
+      const std::vector<double> exact =
+          reference::OracleBackward(problem.args).dq;
+      const std::vector<double> got = problem.out.dq.Values();
+      ASSERT_EQ(got.size(), exact.size());
+      double most = 0, off = 0;
+      for (size_t i = 0; i < got.size(); ++i) {
+        most = std::max(most, std::abs(exact[i]));
+        off = std::max(off, std::abs(got[i] - exact[i]));
+      }
+      EXPECT_LE(off, 0x1p-6 * most) << "of " << most;
+    }
+  }
+}
 
 // The memory of every output.
 using Bits = std::vector<std::vector<uint8_t>>;

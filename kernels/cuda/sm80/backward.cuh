@@ -272,7 +272,7 @@ class Backward {
     if constexpr (kInRegisters) {
       if (sums != nullptr) AddToRows(dq, sums);
     } else {
-      dq.Multiply(memory_);
+      MultiplyDq(dq);
       AddToColumns(q, d_o, dk, dv, [&](int i, int count) {
         DoShare<RowSums<Config>::kParts>(i, count, [&](int part) {
           if (sums != nullptr) dq.Add(part, sums);
@@ -281,7 +281,7 @@ class Backward {
     }
   }
   __device__ void AddToRows(RowSums<Config>& dq, float* sums) {
-    dq.Multiply(memory_);
+    MultiplyDq(dq);
 #pragma unroll
     for (int part = 0; part < RowSums<Config>::kParts; ++part) {
       dq.Add(part, sums);
@@ -291,6 +291,14 @@ class Backward {
   // Before a barrier, after which the block may add to the rows' dQ.
   __device__ void WaitForNewTurn(const Visit& visit) {
     if (threadIdx.x != 0 || shared_.scratch.turns == nullptr) return;
+  // (E17), times what the sums have of the scale already.
+  __device__ void MultiplyDq(RowSums<Config>& dq) const {
+    dq.Multiply(memory_);
+    if (!shared_.plain) {
+      dq.MultiplyBy(DqPower(shared_.block.sequence.problem->scale));
+    }
+  }
+
     const Turn turn = MakeTurn<kRows>(shared_.block, shared_.scratch, visit);
     WaitForTurn(turn.counter, turn.number);
     shared_.turn = turn;

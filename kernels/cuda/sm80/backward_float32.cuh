@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/dq_sum.cuh"
 #include "kernels/cuda/open_tile.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/score.cuh"
@@ -228,6 +229,7 @@ class BackwardFloat32 {
     const RowScratch& scratch = shared_.scratch;
     float* to = scratch.dq +
                 (scratch.template RowOf<kRows>(visit) + down_) * kDim + across_;
+    const float power = DqPower(shared_.block.sequence.problem->scale);
     WaitForNewTurn(visit);
 #pragma unroll 1
     for (int first = 0; first < k.dim; first += 64) {
@@ -246,7 +248,7 @@ class BackwardFloat32 {
       for (int r = 0; r < 4; ++r) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          ptx::AtomicAdd(to + r * kDim + first + i, dq[r][i]);
+          ptx::AtomicAdd(to + r * kDim + first + i, dq[r][i] * power);
         }
       }
       // What was added is there before the turn ends.

@@ -49,6 +49,14 @@ class RowSums {
         dq_);
   }
 
+  __device__ void MultiplyBy(float factor) {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+#pragma unroll
+      for (float& x : dq_[part / kN][part % kN]) x *= factor;
+    }
+  }
+
   // Adds a part to the sums.
   __device__ void Add(int part, float* sums) const {
     const int t = part / kN, n = part % kN;

@@ -11,6 +11,7 @@
 
 #include "tests/emulation/cp_async.h"
 #include "tests/emulation/device.h"
+#include "tests/emulation/flush.h"
 #include "tests/emulation/matrix.h"
 #include "tests/emulation/shared_memory.h"
 
@@ -85,7 +86,10 @@ inline uint32_t AtomicIncrement(uint32_t* p, uint32_t most) {
   return atomicInc(p, most);
 }
 inline void Forget(int&) {}
-inline void AtomicAdd(float* p, float x) { atomicAdd(p, x); }
+inline void AtomicAdd(float* p, float x) {
+  emulation::AddFlushed(*p, x);
+  emulation::MaybeYield();
+}
 inline uint32_t LoadRelaxed(const uint32_t* p) {
   emulation::Poll("ld.relaxed");
   return *p;
@@ -101,10 +105,8 @@ inline void StoreRelease(uint32_t* p, uint32_t value) {
 }
 inline void FenceAcquire() {}
 
-// What .ftz makes of a subnormal number, before an instruction and after it.
-inline float Flushed(float x) {
-  return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x;
-}
+using emulation::Flushed;
+
 inline float Exp2(float x) { return Flushed(std::exp2(Flushed(x))); }
 inline float Reciprocal(float x) { return Flushed(1.0f / Flushed(x)); }
 inline float Log2(float x) { return Flushed(std::log2(Flushed(x))); }

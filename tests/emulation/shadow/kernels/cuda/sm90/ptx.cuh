@@ -73,7 +73,10 @@ inline void StoreGlobal8(uint64_t to, uint32_t a, uint32_t b) {
 }
 inline void AddGlobal(uint64_t to, float a, float b, float c, float d) {
   auto& sums = *reinterpret_cast<float4*>(to);
-  sums = {sums.x + a, sums.y + b, sums.z + c, sums.w + d};
+  emulation::AddFlushed(sums.x, a);
+  emulation::AddFlushed(sums.y, b);
+  emulation::AddFlushed(sums.z, c);
+  emulation::AddFlushed(sums.w, d);
 }
 
 inline void StoreMatrices(uint32_t row, uint32_t a, uint32_t b, uint32_t c,
