@@ -4,12 +4,12 @@
 // (E1), (E2) and (E16) of kernels/README.md as the reference has them, in
 // natural units; for the baselines.
 
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
 
 #include "kernels/cuda/descriptor.h"
 #include "kernels/cuda/element.cuh"
+#include "kernels/cuda/score.cuh"
 
 namespace attnd::cuda {
 
@@ -27,14 +27,16 @@ class Scores {
       : problem_(problem),
         bias_(b * problem.bias.batch_stride + h * problem.bias.head_stride) {}
 
-  // Of row i and a column of all segments' tokens, padding included.
+  // Of row i and a column of all segments' tokens, padding included. Each step
+  // is rounded: one kernel must not fuse what another does not.
   __device__ float operator()(float dot, int64_t i, int64_t column) const {
     float x = Scaled(dot);
     if (problem_.softcap != 0.0f)  // (E2)
-      x = problem_.softcap * tanhf(x / problem_.softcap);
+      x = __fmul_rn(problem_.softcap, tanhf(x / problem_.softcap));
     const BiasView& bias = problem_.bias;
     if (bias.data != nullptr)
-      x += LoadAny(bias.data, bias.dtype, bias_ + i * bias.row_stride + column);
+      x = AddBias(x, LoadAny(bias.data, bias.dtype,
+                             bias_ + i * bias.row_stride + column));
     return x;
   }
 
@@ -48,9 +50,7 @@ class Scores {
 
  private:
   __device__ float Scaled(float dot) const {
-    const float x = problem_.scale * dot;  // (E1)
-    // What leaves f32's range, as a product or scaled, is the largest of it.
-    return isinf(x) ? copysignf(FLT_MAX, x) : x;
+    return WithinRange(__fmul_rn(problem_.scale, dot));  // (E1)
   }
 
   const DeviceProblem& problem_;

@@ -15,6 +15,17 @@ namespace attnd::cuda {
 
 inline constexpr float kLog2e = 1.44269504088896341f;
 
+// What leaves f32's range, as a product or scaled, is the largest of it: +inf
+// would make NaN of a softmax.
+__device__ inline float WithinRange(float x) {
+  return isinf(x) ? copysignf(FLT_MAX, x) : x;
+}
+// An infinite bias stays.
+__device__ inline float AddBias(float x, float bias) {
+  const float sum = x + bias;
+  return isinf(bias) ? sum : WithinRange(sum);
+}
+
 // What becomes of the products of a block of rows.
 struct ScoreRule {
   float scale;
@@ -35,16 +46,15 @@ struct ScoreRule {
     return as_plain ? scale * kLog2e : 1.0f;
   }
 
-  // The score, (E2).
+  // The score, (E2). Each step is rounded: one kernel must not fuse what
+  // another does not.
   __device__ float Natural(float product, int64_t row,
                            int64_t bias_column) const {
-    float x = scale * product;
-    // What leaves f32's range, as a product or scaled, is the largest of it:
-    // +inf would make NaN of a softmax.
-    if (isinf(x)) x = copysignf(FLT_MAX, x);
-    if (softcap != 0.0f) x = softcap * tanhf(x / softcap);
+    float x = WithinRange(__fmul_rn(scale, product));
+    if (softcap != 0.0f) x = __fmul_rn(softcap, tanhf(x / softcap));
     if (bias != nullptr) {
-      x += LoadAny(bias, bias_dtype, row * bias_stride + bias_column);
+      x = AddBias(x,
+                  LoadAny(bias, bias_dtype, row * bias_stride + bias_column));
     }
     return x;
   }

@@ -49,14 +49,20 @@ __global__ void RowTerms(const __grid_constant__ LaunchParams params,
     if (lse != kMinusInfinity) {
       delta = r.Delta();
       if (r.g.d_lse.data != nullptr) delta -= r.at.In(r.g.d_lse);
-      // Any other shift than m would do as well.
+      // Any other shift than m would do as well. No score exceeds its LSE but
+      // by rounding, and then P would be of any size.
       if (x.l != nullptr && x.m[row] != kMinusInfinity)
-        l = expf(lse - x.m[row]);
+        l = lse < x.m[row] ? 1.0f : expf(lse - x.m[row]);
     }
     if (threadIdx.x != 0) continue;
     x.delta[row] = delta;
     if (x.l != nullptr) x.l[row] = l;
   }
+}
+
+// (E12)
+__device__ float Probability(float score, float lse) {
+  return expf(AtMostLse(score, lse) - lse);
 }
 
 template <class T>
@@ -73,7 +79,7 @@ __global__ void Probabilities(const __grid_constant__ LaunchParams params,
         r.sequence, r.at.i, lse == kMinusInfinity, 0.0f,
         [&](int64_t j) { return dots[j]; },
         [&](float dot, int64_t j) {
-          return expf(scores(dot, r.at.i, j) - lse);
+          return Probability(scores(dot, r.at.i, j), lse);
         },
         [&](int64_t j, float value) { to[j] = FromFloat<T>(value); });
   }
@@ -97,7 +103,7 @@ __global__ void ScoreGradient(const __grid_constant__ LaunchParams params,
         },
         [&](float2 loaded, int64_t j) {
           const float dot = loaded.x, dp = loaded.y;
-          const float p = expf(scores(dot, r.at.i, j) - lse);
+          const float p = Probability(scores(dot, r.at.i, j), lse);
           return p * (dp - delta) * scores.Slope(dot);
         },
         [&](int64_t j, float value) { to[j] = FromFloat<T>(value); });

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,8 @@
 #include "kernels/cuda/status.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/device_runner.h"
+#include "tests/kernels/cuda/gradient_problem.h"
+#include "tests/kernels/cuda/large_scores.h"
 #include "tests/kernels/one_hot_problem.h"
 #include "tests/kernels/random_problem.h"
 
@@ -29,6 +32,8 @@ using cuda::LaunchCounts;
 using cuda::NaiveBackwardOptions;
 using cuda::NaiveOrder;
 using cuda::Workspace;
+using testing::GradientProblem;
+using testing::LargeScores;
 using testing::OneHotProblem;
 using testing::OwnedTensor;
 using testing::ProblemOptions;
@@ -82,10 +87,14 @@ class NaiveBackwardTest
 
   // Makes O and LSE, which backward starts from.
   void RunForward(OneHotProblem& problem) {
+    RunForward(problem.forward, false);
+  }
+  void RunForward(const ForwardArgs& args, bool use_cublas) {
     const auto counts = device().ForwardEach(
-        {{problem.forward}},
-        [](absl::Span<const ForwardArgs> group, Workspace& workspace) {
-          return cuda::EnqueueNaive(group, workspace, {.use_cublas = false});
+        {{args}}, [use_cublas](absl::Span<const ForwardArgs> group,
+                               Workspace& workspace) {
+          return cuda::EnqueueNaive(group, workspace,
+                                    {.use_cublas = use_cublas});
         });
     ASSERT_TRUE(counts.ok()) << counts.status();
   }
@@ -111,6 +120,55 @@ TEST_P(NaiveBackwardTest, GivesExactOneHotResultsForHugeScales) {
       ASSERT_TRUE(Run({problem.backward}).ok());
       problem.ExpectBackward();
     }
+  }
+}
+
+// A rounding of such scores is all of P or more, and of a bias, too, forward
+// and backward must make the same.
+TEST_P(NaiveBackwardTest, LargeScoresAreThoseOfForward) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (double size : {300.0, 5000.0}) {
+      SCOPED_TRACE(
+          absl::StrCat("dtype ", static_cast<int>(dtype), " size ", size));
+      GradientProblem problem(7, {.dtype = dtype,
+                                  .q_len = 70,
+                                  .kv_len = 130,
+                                  .q_heads = 2,
+                                  .dim = 24});
+      LargeScores scores(size, problem);
+      problem.forward.AddBias();
+      problem.problem().bias = problem.forward.args.problem.bias;
+      for (int64_t i = 0; i < 70; ++i) {
+        for (int64_t j = 0; j < 130; ++j)
+          problem.forward.bias.Set(0, i, 0, j, std::sin(7 * i + j));
+      }
+      ForwardArgs forward = problem.forward.args;
+      forward.problem = problem.problem();
+      RunForward(forward, GetParam().use_cublas);
+      ASSERT_TRUE(Run({problem.args}).ok());
+      EXPECT_LE(scores.WorstOfDv(), testing::RoundingUnit(dtype) + 0x1p-20);
+    }
+  }
+}
+
+// As another algorithm's LSE may be, which has found the products otherwise.
+TEST_P(NaiveBackwardTest, PIsAtMostOne) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    SCOPED_TRACE(absl::StrCat("dtype ", static_cast<int>(dtype)));
+    GradientProblem problem(
+        7,
+        {.dtype = dtype, .q_len = 70, .kv_len = 130, .q_heads = 2, .dim = 24});
+    LargeScores scores(300.0, problem);
+    RunForward(problem.forward.args, GetParam().use_cublas);
+    for (int64_t h = 0; h < 2; ++h) {
+      for (int64_t i = 0; i < 70; ++i) {
+        const double lse = problem.forward.lse.Get(0, h, i);
+        problem.forward.lse.Set(0, h, i, lse - 1e-4 * std::abs(lse));
+      }
+    }
+    ASSERT_TRUE(Run({problem.args}).ok());
+    EXPECT_LE(scores.WorstOfDv(), testing::RoundingUnit(dtype) + 0x1p-20);
+    for (double x : problem.out.dq.Values()) ASSERT_TRUE(std::isfinite(x));
   }
 }
 
