@@ -50,12 +50,12 @@ int MostDqDim(const Problem& p, const Gpu& gpu) {
 // Words, in whole lines of 256 bytes.
 int64_t Lines(int64_t words) { return (words + 63) / 64 * 64; }
 
-// In words: LSE, delta and the sums of dQ of every row, its turns, what tells
-// them, and whether LSE is huge.
+// In words: LSE in both units, delta and the sums of dQ of every row, its
+// turns, what tells them, and whether LSE is huge.
 struct ScratchWords {
   int64_t rows, sums, turns, turns_until, huge;
   int64_t total() const {
-    return Lines(2 * rows + sums + turns + turns_until + huge);
+    return Lines(3 * rows + sums + turns + turns_until + huge);
   }
 };
 ScratchWords ScratchOf(const Problem& p, int dq_dim) {
@@ -204,7 +204,8 @@ class Plan {
     g.dq_at = scratch_words_;
     g.lse_at = g.dq_at + words.sums;
     g.delta_at = g.lse_at + words.rows;
-    g.turns_at = g.delta_at + words.rows;
+    g.natural_lse_at = g.delta_at + words.rows;
+    g.turns_at = g.natural_lse_at + words.rows;
     g.turns_until_at = g.turns_at + words.turns;
     g.huge_at = g.turns_until_at + words.turns_until;
     g.turn_rows = kernel.rows;
@@ -285,7 +286,7 @@ int64_t FusedBackwardScratchBytes(const Problem& p) {
   const Gpu gpu = {.capability = sm90::kCapability};
   const int dim = MostDqDim(p, gpu);
   return Saturate(kWordBytes * rows *
-                      (static_cast<double>(p.q_heads) * (dim + 3) +
+                      (static_cast<double>(p.q_heads) * (dim + 4) +
                        static_cast<double>(p.kv.size())) +
                   MostPlanBytes(p, KernelOf(p, gpu)));
 }

@@ -41,7 +41,10 @@ struct alignas(16) DeviceGradients {
   int64_t padded_rows = 0;  // of a head
   // Places in the launch's scratch, in words of 4 bytes from its start, each
   // for all heads of all sequences, [batch * q_heads, padded_rows, ...].
-  int64_t lse_at = 0;    // f32: LSE as kernels want it, +inf of an empty row
+  int64_t lse_at = 0;  // f32: LSE as kernels want it, +inf of an empty row
+  // f32: the same in natural units, of rows that 16-bit kernels find slowly
+  // (score.cuh): where the scores are not plain or huge_at says so.
+  int64_t natural_lse_at = 0;
   int64_t delta_at = 0;  // f32: (E11) less the gradient of LSE
   // f32 [..., dq_dim]: dQ / scale * DqPower(scale) (dq_sum.cuh), 0 at first.
   int64_t dq_at = 0;
@@ -50,7 +53,8 @@ struct alignas(16) DeviceGradients {
   // first rows of each tile.
   int64_t turns_until_at = 0;
   // uint32 [batch * q_heads, padded_rows / kGradientRows]: whether an LSE of as
-  // many rows is huge (score.cuh). Of 16-bit inputs.
+  // many rows is huge (score.cuh); all of them have kHugeLse then. Of 16-bit
+  // inputs.
   int64_t huge_at = 0;
   // The tiles that turns are for: the kernel's rows, and columns of a cluster.
   int32_t turn_rows = 0, turn_cols = 0;

@@ -10,8 +10,8 @@
 namespace attnd::cuda {
 
 // What a row's P and dS are made of: LSE and delta (E11), in the launch's
-// scratch, and whether LSE is huge; zeros where dQ is to be summed up; and, of
-// deterministic problems, whose turn it is when.
+// scratch, and whether LSE is huge, which is in natural units then; zeros where
+// dQ is to be summed up; and, of deterministic problems, whose turn it is when.
 const Kernel& PrepareRowsKernel(DType dtype);
 
 // (E17): dQ from its sums, scaled and rounded.

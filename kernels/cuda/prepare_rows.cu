@@ -1,4 +1,3 @@
-#include <cfloat>
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -231,15 +230,11 @@ __device__ void BeginTurns(const RowTile& tile, const LaunchParams& params) {
 
 // What P is found from: in units of log2, as scores are, but of f32 inputs.
 template <class T>
-__device__ float KernelLse(float lse) {
-  if (lse == -INFINITY) return INFINITY;  // so that P is 0
-  if (sizeof(T) == 4) return lse;
+__device__ float KernelLse(float lse, bool huge) {
+  if (sizeof(T) == 4 || lse == INFINITY) return lse;
+  if (huge) return kHugeLse;
   const float units = lse * kLog2e;
-  // The largest score there is, which forward has brought from these units to
-  // natural ones: a rounding away from what it was.
-  constexpr float kLargest = 0x1.fffffp127f;
-  return fabsf(units) > kLargest && !isinf(lse) ? copysignf(FLT_MAX, lse)
-                                                : units;
+  return units == kHugeLse ? 0.0f : units;
 }
 
 // What a caller gives of one of the sequence's rows.
@@ -277,22 +272,27 @@ __global__ void __launch_bounds__(kTileThreads, Blocks<T>())
     __syncthreads();  // all rows' are there
   }
   sums.ClearRest();
-  const float lse = KernelLse<T>(given_lse);
-  const bool huge = __syncthreads_or(IsHuge(lse));
+  // Of rows without P +inf, so that it is 0.
+  const float natural_lse = given_lse == -INFINITY ? INFINITY : given_lse;
+  const bool huge = __syncthreads_or(IsHuge(natural_lse));
   if (threadIdx.x == 0) {
     reinterpret_cast<uint32_t*>(
         params.scratch)[g.huge_at + tile.PaddedRow() / kTileRows] = huge;
   }
   if (row < kTileRows) {
     float delta = 0.0f;
-    if (lse != INFINITY) {
+    if (natural_lse != INFINITY) {
       delta = g.delta.data != nullptr ? Given(tile, g.delta, row)
                                       : shared.dots[row];
       if (g.d_lse.data != nullptr) delta -= Given(tile, g.d_lse, row);
     }
     const int64_t at = tile.PaddedRow() + row;
-    params.scratch[g.lse_at + at] = lse;
+    params.scratch[g.lse_at + at] = KernelLse<T>(natural_lse, huge);
     params.scratch[g.delta_at + at] = delta;
+    if (sizeof(T) != 4 &&
+        (huge || !MakeScoreRule(*tile.problem, tile.b, tile.h).plain())) {
+      params.scratch[g.natural_lse_at + at] = natural_lse;
+    }
   }
 }
 

@@ -21,10 +21,18 @@ __device__ inline float QuadSum(float x) {
   return x + __shfl_xor_sync(0xffffffff, x, 2);
 }
 
-// (E7), from a maximum in units of log2. A row that saw nothing has l = 0.
-__device__ inline float LogSumExp(float m_log2, float l) {
-  constexpr float kLn2 = 0.693147180559945309f;
-  return l == 0.0f ? -INFINITY : fmaf(m_log2, kLn2, logf(l));
+inline constexpr float kLn2 = 0.693147180559945309f;
+
+// (E7). A row that saw nothing has l = 0.
+__device__ inline float LogSumExp(float m, float l) {
+  return l == 0.0f ? -INFINITY : m + logf(l);
+}
+
+// P are found as 2^(c s - base), where base is c m, rounded: by how much it is
+// too small. So l is 2^this times what it should be, relative to m itself,
+// which is no little thing where scores are large.
+__device__ inline float LostOfBase(float m, float c) {
+  return fmaf(m, c, -__fmul_rn(m, c));
 }
 
 // Row `row` of O for sequence b and q head h, of elements Out.

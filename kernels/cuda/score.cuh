@@ -41,9 +41,14 @@ struct ScoreRule {
            scale <= 0x1p40f;
   }
   // What softmax is to multiply scores by, for units of log2. Scores that
-  // overflow then are to be found again as if the rule were not plain.
+  // overflow then are to be found again as if the rule were not plain, in
+  // natural units.
   __device__ float factor(bool as_plain) const {
     return as_plain ? scale * kLog2e : 1.0f;
+  }
+  // The same for natural units.
+  __device__ float natural_factor(bool as_plain) const {
+    return as_plain ? scale : 1.0f;
   }
 
   // The score, (E2). Each step is rounded: one kernel must not fuse what
@@ -57,12 +62,6 @@ struct ScoreRule {
                   LoadAny(bias, bias_dtype, row * bias_stride + bias_column));
     }
     return x;
-  }
-  // The same in units of log2.
-  __device__ float Log2(float product, int64_t row, int64_t bias_column) const {
-    const float x = Natural(product, row, bias_column);
-    const float units = x * kLog2e;
-    return isinf(units) && !isinf(x) ? copysignf(FLT_MAX, x) : units;
   }
 
   // How much the score follows scale * product, (E16).
@@ -78,16 +77,27 @@ struct ScoreRule {
 template <class T>
 inline constexpr bool kProductsOverflow = !std::is_same_v<T, __half>;
 
-// Scores lose their meaning in the product of a factor and a sum where they are
-// as large as this, in units of log2. No score exceeds its row's LSE, and what
-// is far below has a P of 0.
+// Backward of 16-bit inputs brings both LSE and the factor of scores to units
+// of log2, of which each rounding is up to 2^-24 of LSE. Up to here they are
+// less than f16's own rounding of P; rows beyond, whose LSE are huge, are found
+// slowly, in natural units. No score exceeds its row's LSE, and what is far
+// below has a P of 0.
 __device__ inline bool IsHuge(float lse) {
-  return !(fabsf(lse) < 0x1p20f) && lse != INFINITY;
+  return !(fabsf(lse) < 0x1p11f) && lse != INFINITY;
+}
+// Stands for such a row's LSE in units of log2: nothing beside any score, and
+// no LSE.
+inline constexpr float kHugeLse = 0x1p-149f;
+
+// The exponent, to base 2, of P of a score, (E12), in natural units. No score
+// exceeds its LSE, but what forward and backward round differently may be of
+// any size, and P would be, too. NaN stays.
+__device__ inline float Log2P(float score, float lse) {
+  const float below = score - lse;
+  return (below > 0.0f ? 0.0f : below) * kLog2e;
 }
 
-// `score`, or the row's LSE if that is below it. No score exceeds its LSE, but
-// of huge ones what forward and backward round differently may be of any size,
-// and P would be, too. NaN stays.
+// `score`, or the row's LSE if that is below it: the same for other bases.
 __device__ inline float AtMostLse(float score, float lse) {
   return score > lse ? lse : score;
 }

@@ -15,6 +15,7 @@
 #include "tests/emulation/emulated_gpu.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/gradient_problem.h"
+#include "tests/kernels/cuda/large_scores.h"
 #include "tests/kernels/one_hot_problem.h"
 #include "tests/kernels/random_problem.h"
 
@@ -25,6 +26,7 @@ using testing::CheckBackward;
 using testing::GradientProblem;
 using testing::HugeProducts;
 using testing::HugeProductsOf;
+using testing::LargeScores;
 using testing::OneHotProblem;
 using testing::ProblemOptions;
 using testing::RandomProblem;
@@ -185,6 +187,79 @@ INSTANTIATE_TEST_SUITE_P(
         Family{"Float32", kAmpere, OfDims(DType::kF32, 24, 24)},
         Family{"Large64", kAmpere, OfDims(DType::kF16, 24, 24)},
         Family{"Large128", kAmpere, OfDims(DType::kBF16, 104, 104)}),
+    [](const auto& info) { return info.param.name; });
+
+// Forward and backward, also by the slow paths, which a bias takes. Few rows
+// are decoded.
+class EmulatedBackwardLargeScoresTest
+    : public ::testing::TestWithParam<Family> {};
+
+TEST_P(EmulatedBackwardLargeScoresTest, AreThoseOfForward) {
+  const auto& [name, gpu_info, options, problems] = GetParam();
+  const DType dtype = options.dtypes[0];
+  const double unit = testing::RoundingUnit(dtype);
+  for (double size : {100.0, 300.0, 10000.0}) {
+    for (int64_t q_len : {5, 140}) {
+      for (bool bias : {false, true}) {
+        SCOPED_TRACE(
+            absl::StrCat("size ", size, " q_len ", q_len, " bias ", bias));
+        GradientProblem problem(7, {.dtype = dtype,
+                                    .q_len = q_len,
+                                    .kv_len = 150,
+                                    .q_heads = 2,
+                                    .dim = options.head_dim});
+        LargeScores scores(size, problem);
+        if (bias) {
+          problem.forward.AddBias();
+          problem.problem().bias = problem.forward.args.problem.bias;
+        }
+        ForwardArgs forward = problem.forward.args;
+        forward.problem = problem.problem();
+        EmulatedGpu gpu(gpu_info, 1);
+        ASSERT_TRUE(gpu.Forward({&forward, 1}).ok());
+        ASSERT_TRUE(gpu.Backward({&problem.args, 1}, false).ok());
+        EXPECT_LE(scores.WorstOfDv(), unit + 0x1p-20);
+        scores.RaiseLse(1.3f);
+        ASSERT_TRUE(gpu.Backward({&problem.args, 1}, false).ok());
+        EXPECT_LE(scores.WorstOfDv(), 2 * unit + 0x1p-19) << "raised";
+      }
+    }
+  }
+}
+
+// Rows of both kinds in one tile, under a mask that leaves some rows nothing.
+TEST_P(EmulatedBackwardLargeScoresTest, AreAccurateBesideOthers) {
+  const auto& [name, gpu_info, options, problems] = GetParam();
+  GradientProblem problem(5, {.dtype = options.dtypes[0],
+                              .q_len = 200,
+                              .kv_len = 150,
+                              .q_heads = 2,
+                              .dim = options.head_dim,
+                              .mask = {.causal = true}});
+  problem.problem().q_start = -20;
+  for (int64_t i = 1; i < 200; i += 3) {
+    for (int64_t h = 0; h < 2; ++h) {
+      for (int64_t d = 0; d < options.head_dim; ++d) {
+        const double x = problem.forward.q.Get(0, i, h, d);
+        problem.forward.q.Set(0, i, h, d, 2000 * x);
+      }
+    }
+  }
+  problem.Solve();
+  EmulatedGpu gpu(gpu_info, 1);
+  ASSERT_TRUE(gpu.Backward({&problem.args, 1}, false).ok());
+  EXPECT_TRUE(problem.IsAccurate());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Dims, EmulatedBackwardLargeScoresTest,
+    ::testing::Values(
+        Family{"Hopper64", kHopper, OfDims(DType::kF16, 64, 64)},
+        Family{"Hopper128", kHopper, OfDims(DType::kBF16, 104, 104)},
+        Family{"Hopper256", kHopper, OfDims(DType::kBF16, 256, 256)},
+        Family{"Float32", kAmpere, OfDims(DType::kF32, 40, 40)},
+        Family{"Large64", kAmpere, OfDims(DType::kF16, 40, 40)},
+        Family{"Small128", kSmallAmpere, OfDims(DType::kBF16, 104, 104)}),
     [](const auto& info) { return info.param.name; });
 
 // A huge scale, and upstream gradients so small that what dQ is summed up of is

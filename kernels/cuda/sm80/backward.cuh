@@ -162,10 +162,13 @@ class Backward {
       ScoreTile s, ds;
       Multiply(memory_ + Memory::kK, q, row, s);
       const RegistersA<T, kTiles, kN> p(s);
-      const bool huge = IsHuge(rows.lse[lane_ % Config::kPassRows]);
+      const bool huge = rows.lse[lane_ % Config::kPassRows] == kHugeLse;
       if (!shared_.plain || __any_sync(0xffffffff, huge)) {
         float slopes[kTiles * kN * 4];
-        ExponentiateSlowly(rows, RuleOf(visit), masked,
+        const float* natural_lse =
+            shared_.scratch.natural_lse +
+            shared_.scratch.template RowOf<kRows>(visit) + row;
+        ExponentiateSlowly(rows, natural_lse, RuleOf(visit), masked,
                            int64_t{visit.rows} * kRows + row, BiasColumn(),
                            column_, lane_, s, slopes);
 #pragma unroll
@@ -288,9 +291,6 @@ class Backward {
     }
   }
 
-  // Before a barrier, after which the block may add to the rows' dQ.
-  __device__ void WaitForNewTurn(const Visit& visit) {
-    if (threadIdx.x != 0 || shared_.scratch.turns == nullptr) return;
   // (E17), times what the sums have of the scale already.
   __device__ void MultiplyDq(RowSums<Config>& dq) const {
     dq.Multiply(memory_);
@@ -299,6 +299,9 @@ class Backward {
     }
   }
 
+  // Before a barrier, after which the block may add to the rows' dQ.
+  __device__ void WaitForNewTurn(const Visit& visit) {
+    if (threadIdx.x != 0 || shared_.scratch.turns == nullptr) return;
     const Turn turn = MakeTurn<kRows>(shared_.block, shared_.scratch, visit);
     WaitForTurn(turn.counter, turn.number);
     shared_.turn = turn;

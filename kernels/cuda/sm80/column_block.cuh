@@ -152,10 +152,12 @@ __device__ Out* ColumnRows(const TensorView& view, const ColumnBlock& block) {
 
 // What the launches before and after this one know of the same heads' rows.
 struct RowScratch {
-  const float* lse;    // [heads, padded_rows]
-  const float* delta;  // [heads, padded_rows]
-  float* dq;           // [heads, padded_rows, dq_dim]; null: not wanted
-  uint32_t* turns;     // [heads, padded_rows / kTurnRows]; null: in any order
+  const float* lse;          // [heads, padded_rows]
+  const float* delta;        // [heads, padded_rows]
+  const float* natural_lse;  // [heads, padded_rows]; of 16-bit inputs, see
+                             // DeviceGradients
+  float* dq;                 // [heads, padded_rows, dq_dim]; null: not wanted
+  uint32_t* turns;  // [heads, padded_rows / kTurnRows]; null: in any order
   const uint32_t* turns_until;  // of the block's segment
   int64_t padded_rows;
 
@@ -169,6 +171,7 @@ struct RowScratch {
     const bool wanted = g.dq.data != nullptr;
     lse = params.scratch + g.lse_at + rows;
     delta = params.scratch + g.delta_at + rows;
+    natural_lse = params.scratch + g.natural_lse_at + rows;
     dq = wanted ? params.scratch + g.dq_at + rows * g.dq_dim : nullptr;
     turns = wanted && params.in_turns
                 ? reinterpret_cast<uint32_t*>(params.scratch) + g.turns_at +

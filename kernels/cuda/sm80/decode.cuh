@@ -27,10 +27,11 @@
 
 namespace attnd::cuda::sm80 {
 
-// The segments that a warp has come to.
+// The segments that a warp has come to, and its rows' largest scores.
 template <class T>
 struct WarpViews {
   SegmentView<T> loading, computing;
+  float tops[kDecodeTile];  // of rows that are not plain, see Rebase
 };
 
 template <class Config>
@@ -87,6 +88,7 @@ class DecodeWarp {
       }
       ahead.column += kCols * Config::kWarps;
     }
+    if (!plain && lane_ < kDecodeTile) views_.tops[lane_] = -INFINITY;
     int slot = 0;
 #pragma unroll 1
     while (ToNext()) {
@@ -98,6 +100,14 @@ class DecodeWarp {
       const uint32_t column = computing_.column();
       if (!plain) {
         Score(column, s);
+        // By way of local memory, as in prefill.cuh.
+        float scores[4 * kN], shrink[2];
+#pragma unroll
+        for (int e = 0; e < 4 * kN; ++e) scores[e] = s[0][e / 4][e % 4];
+        Rebase<1, kN>(scores, Tops(), lane_, shrink);
+#pragma unroll
+        for (int e = 0; e < 4 * kN; ++e) s[0][e / 4][e % 4] = scores[e];
+        softmax.Shrink(shrink, o);
       } else if (column < all_.x || column + kCols > all_.y) {
         Mask(column, s);
       }
@@ -113,6 +123,7 @@ class DecodeWarp {
     }
     ptx::CpAsyncWait<0>();
     __syncwarp();
+    if (!plain) softmax.TakeTops(Tops());
   }
 
  private:
@@ -211,6 +222,9 @@ class DecodeWarp {
     }
   }
 
+  // Where the lane's rows have their largest scores.
+  __device__ float* Tops() const { return &views_.tops[lane_ / 4]; }
+
   // Whether the lane's row r (0 or 1) sees a column.
   __device__ bool Sees(int r, uint32_t column) const {
     return column >= seen_[r].x && column < seen_[r].y;
@@ -241,8 +255,8 @@ class DecodeWarp {
 #pragma unroll
         for (int i = 2 * r; i < 2 * r + 2; ++i) {
           const uint32_t j = column + 8 * n + 2 * (lane_ % 4) + i % 2;
-          s[0][n][i] = Sees(r, j) ? rule.Log2(s[0][n][i], tile_.Row(row),
-                                              bias_column + j)
+          s[0][n][i] = Sees(r, j) ? rule.Natural(s[0][n][i], tile_.Row(row),
+                                                 bias_column + j)
                                   : -INFINITY;
         }
       }
@@ -329,9 +343,9 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   Stagger();
   const Partials<Config::kDim> partials(params, tile);
   const uint32_t counted = tile.parts > 1 ? partials.Counted() : 0;
-  PutWarpState<Config::kDim>(softmax, shared.rule.factor(plain), o, tile.stored,
-                             warp, lane, reinterpret_cast<float*>(ring),
-                             shared.states);
+  PutWarpState<Config::kDim>(
+      softmax, shared.rule.natural_factor(plain), shared.rule.factor(plain), o,
+      tile.stored, warp, lane, reinterpret_cast<float*>(ring), shared.states);
   if (lane == 0) {
     const bool alone = counted == tile.parts - 1;
     if (alone && tile.parts > 1) ptx::FenceAcquire();

@@ -15,11 +15,13 @@
 namespace attnd::cuda::sm80 {
 
 // Divides what a warp has of 16 * kTiles rows by their sums, which makes O, and
-// gives each row's LSE. Rows that saw nothing, and those from `valid` on,
-// become 0 and -inf.
+// gives each row's LSE. `scale` brings scores to natural units, as c does to
+// those of log2: LSE of a row in which one score is all that counts is that
+// score as backward finds it, to the bit. Rows that saw nothing, and those from
+// `valid` on, become 0 and -inf.
 template <int kTiles, int kDimTiles>
-__device__ void Finish(OnlineSoftmax<kTiles>& softmax, float c, int valid,
-                       int lane, float (&o)[kTiles][kDimTiles][4],
+__device__ void Finish(OnlineSoftmax<kTiles>& softmax, float scale, float c,
+                       int valid, int lane, float (&o)[kTiles][kDimTiles][4],
                        float (&lse)[kTiles][2]) {
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) {
@@ -28,7 +30,10 @@ __device__ void Finish(OnlineSoftmax<kTiles>& softmax, float c, int valid,
       const float l = QuadSum(softmax.l[t][r]);
       const bool empty = l == 0.0f || 16 * t + lane / 4 + 8 * r >= valid;
       const float weight = empty ? 0.0f : 1.0f / l;
-      lse[t][r] = empty ? -INFINITY : LogSumExp(softmax.m[t][r] * c, l);
+      const float m = softmax.m[t][r];
+      lse[t][r] =
+          empty ? -INFINITY
+                : __fmul_rn(m, scale) + fmaf(-kLn2, LostOfBase(m, c), logf(l));
 #pragma unroll
       for (int d = 0; d < kDimTiles; ++d) {
 #pragma unroll

@@ -3,8 +3,10 @@
 
 // Merging the states of warps, and of blocks of threads, that have seen
 // different columns of the same rows: (E19) and (E20) in kernels/README.md, for
-// sums that are not divided yet. A state is (m, l, a): the largest score in
-// units of log2, the sum of 2^(score - m), and that of 2^(score - m) V.
+// sums that are not divided yet. A state is (m, l, a): the largest score, the
+// sum of exp(score - m), and that of exp(score - m) V. Natural units, so that
+// LSE of a row in which one score is all that counts is that score as backward
+// finds it.
 
 #include <cstdint>
 
@@ -13,6 +15,7 @@
 #include "kernels/cuda/open_tile.cuh"
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/row.cuh"
+#include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/decode_tile.cuh"
 #include "kernels/cuda/sm80/partials.h"
@@ -25,6 +28,8 @@ namespace attnd::cuda::sm80 {
 template <int kWarps>
 struct WarpStates {
   float m[kWarps][kDecodeTile], l[kWarps][kDecodeTile];
+  // l and a are still to be multiplied by 2^this.
+  float shift[kWarps][kDecodeTile];
   bool alone[kWarps];  // whether the warp found all other parts done
   bool last;           // whether this block is the last of its row's parts
 };
@@ -34,16 +39,17 @@ constexpr int StateStride(int dim) { return dim + 8; }
 
 // How much a state counts whose largest score is `m`, where the largest of all
 // is `most`. Of empty ones nothing.
-__device__ inline float Weight(float m, float most) {
-  return ptx::Exp2(m - (most == -INFINITY ? 0.0f : most));
+__device__ inline float Weight(float m, float most, float shift = 0.0f) {
+  return ptx::Exp2(fmaf(m - (most == -INFINITY ? 0.0f : most), kLog2e, shift));
 }
 
 // Writes a warp's state of `rows` rows, or more; `a` is [kDecodeTile,
-// StateStride(kDim)].
+// StateStride(kDim)]. `scale` brings scores to natural units, as c does to
+// those of log2.
 template <int kDim, int kWarps>
-__device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float factor,
-                             const float (&o)[1][kDim / 8][4], int rows,
-                             int warp, int lane, float* a,
+__device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float scale,
+                             float c, const float (&o)[1][kDim / 8][4],
+                             int rows, int warp, int lane, float* a,
                              WarpStates<kWarps>& states) {
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
@@ -52,8 +58,10 @@ __device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float factor,
     const float l = QuadSum(softmax.l[0][r]);
     if (lane % 4 == 0) {
       const float m = softmax.m[0][r];
-      states.m[warp][row] = m == -INFINITY ? m : m * factor;
+      const bool empty = m == -INFINITY;
+      states.m[warp][row] = empty ? m : __fmul_rn(m, scale);
       states.l[warp][row] = l;
+      states.shift[warp][row] = empty ? 0.0f : -LostOfBase(m, c);
     }
 #pragma unroll
     for (int d = 0; d < kDim / 8; ++d) {
@@ -200,7 +208,7 @@ __device__ void MergeWarps(const WarpStates<kWarps>& states,
   for (int w = 0; w < kWarps; ++w) state.m = fmaxf(state.m, states.m[w][r]);
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
-    const float weight = Weight(states.m[w][r], state.m);
+    const float weight = Weight(states.m[w][r], state.m, states.shift[w][r]);
     const auto* of =
         reinterpret_cast<const float*>(memory + w * bytes_of_a_warp) +
         r * StateStride(kDim);

@@ -35,6 +35,7 @@ struct PrefillShared {
   int first_stored, end_stored;  // rows to be written
   SegmentView<T> views[2];       // the segment worked on, and the next
   uint2 rows[Config::kRows];     // the columns of that segment which a row sees
+  float tops[Config::kRows];     // of rows that are not plain, see Rebase
 };
 
 template <class Config>
@@ -79,14 +80,17 @@ class Prefill {
     while (true) {
       softmax = {};
       Clear(o);
+      if (!shared_.plain) ClearTops();
       if (shared_.valid > 0) Loop(o, softmax);
       const bool again = shared_.plain && MustScoreAgain(softmax);
       if (!__syncthreads_or(again)) break;
       SetPlain(false);
       __syncthreads();  // all have it
     }
+    if (!shared_.plain) softmax.TakeTops(Tops());
     float lse[kTiles][2];
-    Finish(softmax, shared_.factor, shared_.valid - warp_row_, lane_, o, lse);
+    Finish(softmax, shared_.rule.natural_factor(shared_.plain), shared_.factor,
+           shared_.valid - warp_row_, lane_, o, lse);
     Store(o, lse);
   }
 
@@ -185,7 +189,7 @@ class Prefill {
       float s[kTiles][kN][4];
       MultiplyQK<T, kDim>(q_, warp_row_, k_, lane_, s);
       if (!shared_.plain) {
-        Score(here.bias_column, column, s);
+        Score(here.bias_column, column, s, o, softmax);
       } else if (column < here.all.lo || column + kCols > here.all.hi) {
         Mask(column, s);
       }
@@ -231,6 +235,16 @@ class Prefill {
     }
   }
 
+  // Where this lane's rows have their largest scores; a barrier comes before
+  // they are read.
+  __device__ float* Tops() const {
+    return &shared_.tops[warp_row_ + lane_ / 4];
+  }
+  __device__ void ClearTops() const {
+    for (int i = threadIdx.x; i < kRows; i += kThreads)
+      shared_.tops[i] = -INFINITY;
+  }
+
   // Columns of the tile at `column` that this lane's row sees, relative to it.
   __device__ int2 Seen(int row, int64_t column) const {
     const uint2 seen = shared_.rows[warp_row_ + row];
@@ -258,10 +272,13 @@ class Prefill {
     }
   }
 
-  // Scores by the rule, and masks: rarely, so one by one, by way of local
-  // memory, to take no registers from what is done always.
+  // Scores by the rule, masked and relative to their rows' largest: rarely, so
+  // one by one, by way of local memory, to take no registers from what is done
+  // always.
   __device__ void Score(int64_t bias_first, int64_t column,
-                        float (&s)[kTiles][kN][4]) const {
+                        float (&s)[kTiles][kN][4],
+                        float (&o)[kTiles][kDim / 8][4],
+                        OnlineSoftmax<kTiles>& softmax) const {
     float scores[kTiles * kN * 4];
     Copy(&s[0][0][0], scores);
     const ScoreRule rule = shared_.rule;
@@ -271,12 +288,15 @@ class Prefill {
       const int row = 16 * (e / (kN * 4)) + lane_ / 4 + 8 * (e % 4 / 2);
       const int j = 8 * (e / 4 % kN) + 2 * (lane_ % 4) + e % 2;
       const int2 seen = Seen(row, column);
-      scores[e] =
-          j < seen.x || j >= seen.y
-              ? -INFINITY
-              : rule.Log2(scores[e], shared_.block.first_row + warp_row_ + row,
-                          bias_column + j);
+      scores[e] = j < seen.x || j >= seen.y
+                      ? -INFINITY
+                      : rule.Natural(scores[e],
+                                     shared_.block.first_row + warp_row_ + row,
+                                     bias_column + j);
     }
+    float shrink[2 * kTiles];
+    Rebase<kTiles, kN>(scores, Tops(), lane_, shrink);
+    softmax.Shrink(shrink, o);
     Copy(scores, &s[0][0][0]);
   }
   __device__ static void Copy(const float* from, float* to) {

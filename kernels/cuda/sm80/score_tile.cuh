@@ -17,7 +17,7 @@ namespace attnd::cuda::sm80 {
 
 // What is known of the tile's rows; in shared memory, aligned to 16 bytes.
 struct RowTerms {
-  const float* lse;     // in units of log2; +inf: the row has no P
+  const float* lse;     // in units of log2, or kHugeLse; +inf: it has no P
   const float* delta;   // less the gradient of LSE
   const ushort2* seen;  // the block's columns that a row sees: [x, y)
 };
@@ -83,13 +83,15 @@ __device__ void StoreBlock(const float (&x)[4], uint32_t tile, int column,
 
 // The same as Mask and Exponentiate by any rule, and the slopes of (E16).
 // Rarely needed, so one by one, by way of local memory, to take no registers
-// from what is done always. `row` is the tile's first one in its sequence,
-// `bias_column` the block's first one in a row of the bias.
+// from what is done always. `natural_lse` is of the tile's rows, in natural
+// units; `row` the tile's first one in its sequence, `bias_column` the block's
+// first one in a row of the bias.
 template <int kTiles, int kN>
-__device__ void ExponentiateSlowly(const RowTerms& rows, const ScoreRule& rule,
-                                   bool masked, int64_t row,
-                                   int64_t bias_column, int column, int lane,
-                                   float (&s)[kTiles][kN][4],
+__device__ void ExponentiateSlowly(const RowTerms& rows,
+                                   const float* natural_lse,
+                                   const ScoreRule& rule, bool masked,
+                                   int64_t row, int64_t bias_column, int column,
+                                   int lane, float (&s)[kTiles][kN][4],
                                    float (&slopes)[kTiles * kN * 4]) {
   constexpr int kCount = kTiles * kN * 4;
   float local[kCount];
@@ -103,15 +105,14 @@ __device__ void ExponentiateSlowly(const RowTerms& rows, const ScoreRule& rule,
     const ushort2 seen = masked
                              ? rows.seen[i]
                              : make_ushort2(0, static_cast<unsigned short>(-1));
-    const float lse = rows.lse[i];
     // The bias has no row and no column past the last.
-    const bool has_p = j >= seen.x && j < seen.y && lse != INFINITY;
+    const bool has_p = j >= seen.x && j < seen.y && rows.lse[i] != INFINITY;
     const float product = local[e];
     local[e] = 0.0f;
     slopes[e] = 0.0f;
     if (has_p) {
-      const float s = rule.Log2(product, row + i, bias_column + j);
-      local[e] = ptx::Exp2(AtMostLse(s, lse) - lse);
+      const float s = rule.Natural(product, row + i, bias_column + j);
+      local[e] = ptx::Exp2(Log2P(s, natural_lse[i]));
       slopes[e] = rule.Slope(product);
     }
   }

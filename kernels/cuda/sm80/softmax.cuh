@@ -5,13 +5,14 @@
 // mma leaves them: a lane holds rows lane/4 and lane/4 + 8 of every 16, at two
 // of each eight columns; the four lanes of a row sum up at the end only.
 //
-// P = 2^(c (s - m)), where c brings scores to units of log2; it is 1 if they
-// have been brought there already.
+// P = 2^(c (s - m)), where c brings scores to units of log2; it is 1 of what
+// Rebase has brought there already.
 
 #include <cmath>
 
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/row.cuh"
+#include "kernels/cuda/score.cuh"
 
 namespace attnd::cuda::sm80 {
 
@@ -76,6 +77,22 @@ struct OnlineSoftmax {
     }
   }
 
+  // What Rebase leaves to be done to what there is so far.
+  template <int kDimTiles>
+  __device__ void Shrink(const float (&by)[2 * kTiles],
+                         float (&o)[kTiles][kDimTiles][4]) {
+    float rows[kTiles][2];
+#pragma unroll
+    for (int row = 0; row < 2 * kTiles; ++row) rows[row / 2][row % 2] = by[row];
+    Shrink(rows, o);
+  }
+  // After the last Rebase, which a barrier of the warp must follow.
+  __device__ void TakeTops(const float* tops) {
+#pragma unroll
+    for (int row = 0; row < 2 * kTiles; ++row)
+      m[row / 2][row % 2] = tops[8 * row];
+  }
+
   // Whether a row of the warp has met scores so large, once multiplied by c,
   // that they overflow, or that what c m loses by rounding is itself of the
   // size of scores: the row's state is void then. So is that of a row with a
@@ -126,6 +143,35 @@ struct OnlineSoftmax {
     }
   }
 };
+
+// For scores of any size, in natural units, before Update with a c of 1: they
+// become their differences to their rows' largest so far, in units of log2. m
+// is 0 then; the largest scores of the lane's rows are in shared memory, each 8
+// after the one before: -inf at first. `scores` is [kTiles][kN][4], in
+// local memory, as loops that are not unrolled take no registers.
+template <int kTiles, int kN>
+__device__ void Rebase(float* scores, float* tops, int lane,
+                       float (&shrink)[2 * kTiles]) {
+#pragma unroll 1
+  for (int row = 0; row < 2 * kTiles; ++row) {
+    float* s = scores + row / 2 * (4 * kN) + row % 2 * 2;
+    const float before = tops[8 * row];
+    float top = before;
+#pragma unroll 1
+    for (int n = 0; n < kN; ++n) {
+      top = fmaxf(top, fmaxf(s[4 * n], s[4 * n + 1]));
+    }
+    top = QuadMax(top);
+    if (lane % 4 == 0) tops[8 * row] = top;
+    const float base = top == -INFINITY ? 0.0f : top;
+    shrink[row] = ptx::Exp2((before - base) * kLog2e);
+#pragma unroll 1
+    for (int n = 0; n < kN; ++n) {
+      s[4 * n] = (s[4 * n] - base) * kLog2e;
+      s[4 * n + 1] = (s[4 * n + 1] - base) * kLog2e;
+    }
+  }
+}
 
 }  // namespace attnd::cuda::sm80
 

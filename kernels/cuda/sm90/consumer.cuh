@@ -252,8 +252,7 @@ class Consumer {
       last = tile.flags & kLast;
       Score(tile, slot, row_, lane_, s);
       LeaveK();
-      softmax.Raise(s, 1.0f, shrink);
-      softmax.Exponentiate(s, 1.0f);
+      softmax.RaiseAndExponentiate(s, shrink);
       if (accumulate) ScaleRows(o, shrink);
       RoundP<T>(s, p);
       WaitForV();

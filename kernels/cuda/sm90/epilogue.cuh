@@ -78,11 +78,14 @@ __device__ void StoreAnyRow(const float (&o)[kCount], int r,
   }
 }
 
-// LSE of a row that saw something, from m in units of log2 and l. By the GPU's
-// own logarithm, within some 2^-22 of that of l, or of 1.
-__device__ inline float LogSumExp(float m, float l) {
-  constexpr float kLn2 = 0.693147180559945309f;
-  return fmaf(m, kLn2, ptx::Log2(l) * kLn2);
+// LSE of a row that saw something, from m and l. By the GPU's own logarithm,
+// within some 2^-22 of that of l, or of 1. `scale` brings scores to natural
+// units, as c does to those of log2. Where one score is all that counts, and m
+// is that score, LSE is it as backward finds it, to the bit: what
+// approximations leave must not turn a rounding.
+__device__ inline float LogSumExp(float m, float l, float scale, float c) {
+  const float more = (ptx::Log2(l) - LostOfBase(m, c)) * kLn2;
+  return fmaf(m, scale, fabsf(more) < fabsf(m * c) * 0x1p-26f ? 0.0f : more);
 }
 
 // What O of a thread's two rows is to be multiplied by; 0: the row saw nothing,
@@ -101,25 +104,28 @@ template <class T>
 __device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot, int row,
                          int lane) {
   const float sum[2] = {QuadSum(softmax.l[0]), QuadSum(softmax.l[1])};
-  const float m[2] = {softmax.m[0] * slot.factor, softmax.m[1] * slot.factor};
+  const float c = slot.factor;
+  const bool fast = slot.kind == SlotKind::kFast;
+  const float scale = slot.rule.natural_factor(fast);
+  const float m[2] = {softmax.m[0] * c, softmax.m[1] * c};
   const bool plain = (row + 8 < slot.valid) & (fminf(sum[0], sum[1]) > 0.0f) &
                      (fmaxf(fabsf(m[0]), fabsf(m[1])) < kMostLog2) &
                      (sum[0] + sum[1] < INFINITY);
   if (__all_sync(0xffffffff, plain)) [[likely]] {
     if (lane % 4 == 0 && slot.lse != nullptr) {
       const uint64_t lse = ptx::GlobalAddress(slot.lse + row);
-      ptx::StoreGlobal4(lse, LogSumExp(m[0], sum[0]));
-      ptx::StoreGlobal4(lse + 8 * sizeof(float), LogSumExp(m[1], sum[1]));
+      ptx::StoreGlobal4(lse, LogSumExp(softmax.m[0], sum[0], scale, c));
+      ptx::StoreGlobal4(lse + 8 * sizeof(float),
+                        LogSumExp(softmax.m[1], sum[1], scale, c));
     }
     return {{ptx::Reciprocal(sum[0]), ptx::Reciprocal(sum[1])}};
   }
-  const bool fast = slot.kind == SlotKind::kFast;
   bool empty[2], again = false;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const bool counts = row + 8 * r < slot.valid;
     empty[r] = sum[r] == 0.0f || !counts;
-    const bool overflowed = softmax.Overflowed(r, sum[r], slot.factor) ||
+    const bool overflowed = softmax.Overflowed(r, sum[r], c) ||
                             (kProductsOverflow<T> && sum[r] == 0.0f);
     again = again || (fast && counts && overflowed);
   }
@@ -133,7 +139,8 @@ __device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot, int row,
   for (int r = 0; r < 2; ++r) {
     const int i = row + 8 * r;
     if (slot.lse != nullptr && IsStored(slot, i) && lane % 4 == 0) {
-      slot.lse[i] = empty[r] ? -INFINITY : LogSumExp(m[r], sum[r]);
+      slot.lse[i] =
+          empty[r] ? -INFINITY : LogSumExp(softmax.m[r], sum[r], scale, c);
     }
     if (!empty[r]) weights.row[r] = ptx::Reciprocal(sum[r]);
   }

@@ -59,9 +59,9 @@ __device__ void Score(const ColumnTile<kRows>& tile, const TileSlot& slot,
     const uchar2 seen = tile.seen[i];
     const bool sees = i < slot.valid && (!(tile.flags & kMasked) ||
                                          (column >= seen.x && column < seen.y));
-    score =
-        sees ? rule.Log2(score, slot.first_row + i, tile.bias_column + column)
-             : -INFINITY;
+    score = sees ? rule.Natural(score, slot.first_row + i,
+                                tile.bias_column + column)
+                 : -INFINITY;
   }
 #pragma unroll
   for (int e = 0; e < kCount; ++e) s[e] = scores[e / 4][e % 4];

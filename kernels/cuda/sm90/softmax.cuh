@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "kernels/cuda/row.cuh"
+#include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
 
 namespace attnd::cuda::sm90 {
@@ -64,27 +65,35 @@ struct OnlineSoftmax {
     }
   }
 
-  // Moves m to the largest score, before the scores are exponentiated: where
-  // they may be of any size. What was summed up of V is to be multiplied by
-  // `shrink`.
+  // Of scores that may be of any size, and are in natural units: moves m to the
+  // largest, and scores become P. What was summed up of V is to be multiplied
+  // by `shrink`.
   template <int kCount>
-  __device__ void Raise(const float (&s)[kCount], float c, float (&shrink)[2]) {
+  __device__ void RaiseAndExponentiate(float (&s)[kCount], float (&shrink)[2]) {
     float top[2] = {m[0], m[1]};
     RaiseTop(s, top);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       top[r] = QuadMax(top[r]);
-      shrink[r] = top[r] == m[r] ? 1.0f : Shrink(m[r], top[r], c);
+      shrink[r] = top[r] == m[r] ? 1.0f : ptx::Exp2((m[r] - top[r]) * kLog2e);
       m[r] = top[r];
       l[r] *= shrink[r];
+      const float base = top[r] == -INFINITY ? 0.0f : top[r];
+#pragma unroll
+      for (int n = 0; n < kCount; n += 4) {
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; ++i)
+          s[n + i] = (s[n + i] - base) * kLog2e;
+      }
+      ExponentiateRow(s, r, 1.0f, 0.0f);
     }
   }
 
-  // Scores become P, right after Begin or Raise.
+  // Scores become P, right after Begin.
   template <int kCount>
   __device__ void Exponentiate(float (&s)[kCount], float c) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) ExponentiateRow(s, r, c);
+    for (int r = 0; r < 2; ++r) ExponentiateRow(s, r, c, Base(r, c));
   }
 
   // Scores become P, with the m of the tiles before. Whether P may be too large
@@ -94,7 +103,7 @@ struct OnlineSoftmax {
     bool above = false;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float sum = ExponentiateRow(s, r, c);
+      const float sum = ExponentiateRow(s, r, c, Base(r, c));
       above = above || sum > most[r];
     }
     return __any_sync(0xffffffff, above);
@@ -137,8 +146,8 @@ struct OnlineSoftmax {
   // For all tiles, as the order of a sum shows in its last bit, and whether a
   // tile is a block's first or comes after another must not.
   template <int kCount>
-  __device__ float ExponentiateRow(float (&s)[kCount], int r, float c) {
-    const float base = Base(r, c);
+  __device__ float ExponentiateRow(float (&s)[kCount], int r, float c,
+                                   float base) {
     float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
     for (int n = 0; n < kCount; n += 4) {
@@ -164,9 +173,6 @@ struct OnlineSoftmax {
   // it is 0: the difference of two infinities would be NaN.
   __device__ float Base(int r, float c) const {
     return m[r] == -INFINITY ? 0.0f : __fmul_rn(m[r], c);
-  }
-  __device__ static float Shrink(float from, float to, float c) {
-    return ptx::Exp2(__fmul_rn(from, c) - __fmul_rn(to, c));
   }
 };
 

@@ -99,9 +99,9 @@ class BackwardConsumer {
     ptx::WgmmaWait<1>();  // S
     ptx::Pin(s);
     if (flags != 0) [[unlikely]]
-      factor = RareScores<kRows>(block, shared_.tiles[i],
-                                 &shared_.seen_by[column_ + lane_ / 4],
-                                 shared_.lse[i], lane_, s);
+      factor =
+          RareScores<kRows>(block, shared_.tiles[i],
+                            &shared_.seen_by[column_ + lane_ / 4], lane_, s);
     Exponentiate(shared_.lse[i], early_lse, factor, lane_, s);
     Round<T>(s, p);
     StartAddToColumns<T, kRows, Config::kValueDim>(

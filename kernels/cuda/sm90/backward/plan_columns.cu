@@ -82,6 +82,7 @@ __device__ void PutScratch(const LaunchParams& params, const DeviceProblem& p,
   auto* words = reinterpret_cast<uint32_t*>(scratch);
   block.lse = scratch + g.lse_at;
   block.delta = scratch + g.delta_at;
+  block.natural_lse = scratch + g.natural_lse_at;
   block.sums = scratch + g.dq_at;
   block.turns = words + g.turns_at;
   block.turns_until =
@@ -139,10 +140,10 @@ __global__ void __launch_bounds__(kThreads)
   const Sequence sequence = open.sequence(blob, head.quotient);
   // Where turns are taken a head's last columns come first; else its first,
   // which most rows see if the mask is causal.
-  const auto [segment, n] = PlaceOf(
-      sequence,
-      g.deterministic ? open.row_blocks - 1 - place.block : place.block,
-      g.turn_cols);
+  const auto [segment, n] =
+      PlaceOf(sequence,
+              g.deterministic ? open.row_blocks - 1 - place.block : place.block,
+              g.turn_cols);
   const int cols = g.turn_cols / cluster, first = n * g.turn_cols;
   ColumnBlock& block = blocks[rank];
   PutTensors(p, g, sequence, segment, block);

@@ -69,33 +69,36 @@ class RowValues {
   float2 of_[kRows / 8];
 };
 
-// Products that may be out of range become scores in units of log2, (E2), with
-// the roundings of forward, and none above its row's LSE.
+// Products that may be of any size become scores, (E2), with the roundings of
+// forward, and these what P is 2 to the power of. `natural_lse`: of the tile's
+// rows, in the launch's scratch; in shared memory itself.
 template <int kRows>
-__device__ void ScoreHuge(float scale, const float (&lse)[kRows], int lane,
-                          float (&s)[kRows / 2]) {
+__device__ void ScoreHuge(float scale, const float* const& natural_lse,
+                          int lane, float (&s)[kRows / 2]) {
   const ScoreRule rule = {scale, 0.0f, nullptr, 0, DType::kF32};
 #pragma unroll
   for (int n = 0; n < kRows / 8; ++n) {
+    // Read each time, as D 128 has no registers to keep it.
+    const float* lse = *const_cast<const float* const volatile*>(&natural_lse);
     const float2 of = RowValues<8>(&lse[8 * n], lane)[0];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       float& x = s[4 * n + i];
-      x = AtMostLse(rule.Log2(x, 0, 0), i % 2 == 0 ? of.x : of.y);
+      x = Log2P(rule.Natural(x, 0, 0), i % 2 == 0 ? of.x : of.y);
     }
   }
 }
 
 // Scores of a tile that has flags: gives what is left to multiply them by.
-// `columns`: as of MaskScores; `lse`: of the tile's rows.
+// `columns`: as of MaskScores.
 template <int kRows>
 __device__ float RareScores(const ColumnBlock& block, const RowTile& tile,
-                            const SeenBy* columns, const float (&lse)[kRows],
-                            int lane, float (&s)[kRows / 2]) {
+                            const SeenBy* columns, int lane,
+                            float (&s)[kRows / 2]) {
   float factor = block.factor;
   if (tile.flags & RowTile::kHuge) {
-    ScoreHuge<kRows>(block.scale, lse, lane, s);
-    factor = 1.0f;
+    ScoreHuge<kRows>(block.scale, tile.natural_lse, lane, s);
+    factor = 1.0f;  // and LSE is kHugeLse
   }
   if (tile.flags & RowTile::kMasked)
     MaskScores<kRows>(columns, tile.first, lane, s);

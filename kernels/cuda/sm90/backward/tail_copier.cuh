@@ -139,6 +139,7 @@ class Describer : TailCopier<Config> {
                            uint32_t flags, RowTile& tile) const {
     tile.first = walk.row();
     tile.flags = flags;
+    tile.natural_lse = block.natural_lse + walk.padded_row(block);
     if constexpr (Config::kWide) {
       tile.sums = block.sums + int64_t{walk.padded_row(block)} * Config::kDqDim;
     }

@@ -31,7 +31,7 @@ struct alignas(16) ColumnBlock {
   // What rows have in the launch's scratch, see DeviceGradients: rows of a q
   // head are padded_rows, and first_padded_head heads come before the
   // sequence's.
-  const float *lse, *delta;
+  const float *lse, *delta, *natural_lse;
   float* sums;
   uint32_t* turns;
   const uint32_t* turns_until;  // of the segment
@@ -68,9 +68,10 @@ struct RowTile {
   // kGradientRows has a huge LSE (score.cuh).
   static constexpr uint32_t kMasked = 1, kHuge = 2;
 
-  float* sums;     // of dQ, where the tile's begin; for wide consumers
-  int first;       // row
-  uint32_t flags;  // 0 of most
+  float* sums;  // of dQ, where the tile's begin; for wide consumers
+  const float* natural_lse;  // of the tile's rows, where they are huge
+  int first;                 // row
+  uint32_t flags;            // 0 of most
 };
 
 // Where the launch's are: of each tile one for each block of the cluster.

@@ -57,9 +57,8 @@ class ScoresRole {
     const auto& lse = shared_.lse[place.index()];
     float factor = block_->factor;
     if (tile.flags != 0) [[unlikely]]
-      factor = RareScores<kRows>(*block_, tile,
-                                 &shared_.seen_by[16 * warp_ + lane_ / 4], lse,
-                                 lane_, s);
+      factor = RareScores<kRows>(
+          *block_, tile, &shared_.seen_by[16 * warp_ + lane_ / 4], lane_, s);
     Exponentiate(lse, RowValues<8>(lse, lane_), factor, lane_, s);
     const RingPlace<1> handed(count);
     Ring<1>& ring = shared_.exchange.p_rings[warp_];
