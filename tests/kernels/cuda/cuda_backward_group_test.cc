@@ -128,7 +128,7 @@ TEST_F(CudaBackwardGroupTest, MemoryDoesNotGrowWithTheScores) {
                 static_cast<long long>(promised));
     EXPECT_LE(bytes, promised + kOthers);
     // The sums, some words a row, and whole lines.
-    EXPECT_LE(promised, 2 * len * (64 + 4) * 4 + 1024);
+    EXPECT_LE(promised, 2 * len * (64 + 5) * 4 + 1024);
   }
 }
 

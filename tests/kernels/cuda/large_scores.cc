@@ -49,7 +49,9 @@ LargeScores::Row LargeScores::FindWinner(int64_t i, int64_t h) {
       gap = std::min(gap, best - score);
     }
   }
-  for (int64_t d = 0; d < problem_.d_o.dim() && gap < 1e-3 * best; ++d) {
+  // Of scores further below, P is 0 in f32.
+  const double clear = std::max(110.0, 1e-3 * best);
+  for (int64_t d = 0; d < problem_.d_o.dim() && gap < clear; ++d) {
     problem_.d_o.Set(0, i, h, d, 0);
   }
   return row;
