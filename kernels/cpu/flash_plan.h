@@ -117,8 +117,8 @@ struct FlashPlan {
 bool HasOutputs(Op op, const Problem& problem);
 
 // The last of the blocks of q rows that forward cuts a q head into: where it
-// begins, and the lanes of its task. All others have
-// 16 lanes or more.
+// begins, and the lanes of its task, which alone can be fewer than 16. Backward
+// asks, to find the scores of these rows as forward does.
 struct ForwardRows {
   int64_t first, lanes;
 };
