@@ -157,6 +157,39 @@ void FillJumps(FuzzProblem& p, double scale, Random& random) {
                });
 }
 
+double FillOutOfRange(FuzzProblem& p, double scale, Random& random) {
+  const DType dtype = p.dtype();
+  const bool by_scale =
+      dtype == DType::kF16 || scale == 0 || random.Chance(0.4);
+  if (by_scale)
+    scale =
+        random.Sign() * std::ldexp(1.25, static_cast<int>(random.Int(97, 101)));
+  const int64_t along = random.Int(0, p.head_dim - 1);
+  const double size =
+      std::ldexp(1.0, static_cast<int>(by_scale ? 13 : random.Int(56, 62)));
+  constexpr double kRows[] = {1, 1, 1, 0.5, -1, 0};
+  const auto fill = [&](bool of_q, const std::function<double()>& draw) {
+    Buffer& tensor = of_q ? p.q : p.k;
+    tensor = Buffer(dtype, p.TokenShape(of_q, p.head_dim));
+    ForEachToken(p, of_q, of_q ? p.q_heads : p.kv_heads, p.head_dim,
+                 [&](int64_t, int64_t, int64_t, int64_t i) {
+                   const double x = draw();
+                   for (int64_t d = 0; d < p.head_dim; ++d)
+                     tensor.Set(i + d, d == along ? x : 0);
+                 });
+  };
+  fill(true, [&] { return size * random.Of(kRows); });
+  // Few columns that differ, or many; all of a row's may be below the range.
+  const int64_t most = by_scale ? 15 : 74;
+  const int64_t least = most - random.Int(0, 8);
+  const double sign = random.Chance(0.3) ? 0 : random.Sign();
+  fill(false, [&] {
+    return (sign == 0 ? random.Sign() : sign) *
+           std::ldexp(1.5, static_cast<int>(random.Int(least, most)));
+  });
+  return scale;
+}
+
 double Most(const Buffer& tensor) {
   double most = 0;
   for (int64_t i = 0; i < tensor.size(); ++i) {

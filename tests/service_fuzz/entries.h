@@ -39,6 +39,12 @@ Buffer Fill(const FuzzProblem& problem, bool of_q, DType dtype, int64_t dim,
 // Fills Q and K.
 void FillJumps(FuzzProblem& problem, double scale, Random& random);
 
+// Scores in and out of f32's range: by the scale, which it gives back, or, with
+// `scale`, by q . k itself, which f16 does not have. Q and K have one dimension
+// that is not 0, and powers of 2 in it, none of whose products is near the
+// range's end. Fills Q and K.
+double FillOutOfRange(FuzzProblem& problem, double scale, Random& random);
+
 // The largest |element|, NaN aside.
 double Most(const Buffer& tensor);
 // Multiplies all elements.

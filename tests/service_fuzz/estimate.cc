@@ -140,7 +140,7 @@ class HeadBackward {
             .data[b_ * own_lse_.batch_stride + h_ * own_lse_.head_stride + i];
     const double larger = std::exp(own - in_.lse[i]);
     // What is lost in LSE, and in scores minus LSE.
-    const double lost =
+    const double lost_of_lse =
         arithmetic_.lse * unit *
             (std::max(std::abs(row.lse), std::abs(in_.lse[i])) + 1) +
         arithmetic_.Sum(row.seen.size());
@@ -148,6 +148,9 @@ class HeadBackward {
     const double q_sums = arithmetic_.Sum(row.seen.size());
     const double kv_sums = arithmetic_.Sum(p_.q_len * p_.group());
     for (int64_t j : row.seen) {
+      const double lost =
+          lost_of_lse +
+          (arithmetic_.other_sums ? row.error[j] + row.lse_error : 0);
       // No P exceeds 1, however large what scores have lost.
       const double high =
           std::min(row.high[j] * larger * std::exp(std::min(lost, 300.0)),
@@ -174,6 +177,8 @@ class HeadBackward {
       double dx_error = (std::abs(ds) + ds_error) * row.slope_error[j] +
                         ds_error * row.slope[j] + 3 * unit * std::abs(dx) +
                         2 * arithmetic_.least;
+      if (p_.softcap.has_value())
+        dx_error += arithmetic_.least_slope * (std::abs(t) + t_error);
       const double dx_most = std::abs(dx) + dx_error;
       if (dx_most > narrowing_.most) out_.overflows = true;
       dx_error += narrowing_.relative * dx_most + narrowing_.absolute;
@@ -197,8 +202,10 @@ class HeadBackward {
       }
       // What is lost of sums that are multiplied by the scale afterwards.
       const double tiny = std::abs(scale) * arithmetic_.least;
+      const double left = std::abs(scale) > 0x1p40 ? 2 : std::abs(scale);
+      const double tiny_dq = std::max(tiny, left * arithmetic_.least_of_dq);
       for (int64_t d = 0; d < p_.head_dim; ++d) {
-        out_.dq.error[q_row * p_.head_dim + d] += tiny;
+        out_.dq.error[q_row * p_.head_dim + d] += tiny_dq;
         out_.dk.error[kv_row * p_.head_dim + d] += tiny;
       }
     }

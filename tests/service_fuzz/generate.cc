@@ -78,6 +78,13 @@ class Generator {
   }
 
   void DrawQK() {
+    if (random_.Chance(0.04)) {
+      scale_ = FillOutOfRange(p_, scale_, random_);
+      p_.attention.scale = static_cast<float>(scale_);
+      p_.alike = true;
+      absl::StrAppend(&p_.kind, "scores out of range");
+      return;
+    }
     if (p_.kv_len > 0 && random_.Chance(p_.kv_len > 64 ? 0.3 : 0.05)) {
       FillJumps(p_, scale_, random_);
       p_.alike = true;

@@ -3,11 +3,13 @@
 
 #include "tests/service_fuzz/judge.h"
 
+#include <cfloat>
 #include <cmath>
 #include <functional>
 #include <iostream>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "gtest/gtest.h"
 #include "kernels/dtype.h"
 #include "kernels/reference/head.h"
@@ -269,6 +271,60 @@ TEST(JudgeTest, SeesAnLseThatIsOffByAThousandth) {
     share.Add(JudgeForward(p, forward));
   });
   EXPECT_GE(share.value(), 0.99);
+}
+
+// Runs the first `count` problems of scores out of f32's range.
+void ForScoresOutOfRange(int count,
+                         const std::function<void(const FuzzProblem&)>& run) {
+  for (uint64_t k = 0; count > 0; ++k) {
+    const FuzzProblem p = Generate(kSeed, k, kSmall);
+    if (!absl::StrContains(p.kind, "out of range") || !p.want_lse ||
+        !HasPairs(p))
+      continue;
+    --count;
+    run(p);
+  }
+}
+
+// What comes of scores that are not kept in f32's range.
+TEST(JudgeTest, SeesAnLseThatIsInfinite) {
+  Share share;
+  ForScoresOutOfRange(20, [&](const FuzzProblem& p) {
+    ForwardBuffers forward = ComputeForward(p);
+    for (int64_t i = 0; i < forward.lse.size(); ++i) {
+      const double lse = forward.lse.Get(i);
+      if (std::abs(lse) < 3e38 || std::isinf(lse)) continue;
+      forward.lse.Set(i, std::copysign(HUGE_VAL, lse));
+      share.Add(JudgeForward(p, forward));
+      break;
+    }
+  });
+  EXPECT_EQ(share.value(), 1);
+}
+
+// Columns whose scores are the largest f32, all of them, have equal parts in O.
+TEST(JudgeTest, SeesAColumnOutOfRangeThatIsNotAttendedTo) {
+  Share share;
+  ForScoresOutOfRange(60, [&](const FuzzProblem& p) {
+    if (!p.want_o || p.bias || p.attention.softcap.has_value()) return;
+    const Problems problems(p);
+    const reference::Head<double> head(problems[0], 0, 0);
+    FuzzProblem other = p;
+    bool changes = false;
+    for (int64_t i = 0; i < head.rows() && !changes; ++i) {
+      const ScoreRow row(problems[0], head, i, OfReference(p));
+      std::vector<int64_t> top;
+      for (int64_t j : row.seen)
+        if (row.score[j] >= FLT_MAX) top.push_back(j);
+      changes = top.size() > 1 && top.size() < 50;
+      if (!changes) continue;
+      other.bias = Buffer(DType::kF32, {1, 1, p.q_len, p.kv_len});
+      for (int64_t k = 0; k < other.bias.size(); ++k)
+        other.bias.Set(k, k == i * p.kv_len + top[0] ? -HUGE_VAL : 0);
+    }
+    if (changes) share.Add(JudgeForward(p, ComputeForward(other)));
+  });
+  EXPECT_GE(share.value(), 0.8);  // some V are constant
 }
 
 TEST(JudgeTest, SeesOneGradientThatIsMissing) {

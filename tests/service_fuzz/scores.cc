@@ -1,10 +1,14 @@
 #include "tests/service_fuzz/scores.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
+#include <optional>
 
 namespace attnd::fuzz {
 namespace {
+
+constexpr double kMostScore = FLT_MAX;
 
 // 1 - tanh^2, without its cancellation.
 double SlopeAt(double y) {
@@ -35,7 +39,7 @@ void ScoreRow::FindScores(const Problem& problem,
                           const Arithmetic& arithmetic) {
   const int64_t n = head.columns(), dim = problem.head_dim;
   for (std::vector<double>* v :
-       {&score, &x_error, &slope, &slope_error, &p, &high, &low, &error_}) {
+       {&score, &x_error, &slope, &slope_error, &p, &high, &low, &error}) {
     v->assign(n, 0.0);
   }
   head.Scores(i, 0, n, score.data(), slope.data());
@@ -50,25 +54,38 @@ void ScoreRow::FindScores(const Problem& problem,
       dot += q[d] * k[d];
       magnitude += std::abs(q[d] * k[d]);
     }
-    const double x = problem.scale * dot;
-    x_error[j] =
-        scale * (arithmetic.Sum(dim) * magnitude + dim * arithmetic.least) +
-        3 * roundings * std::abs(x);
-    double error = x_error[j], capped = x;
-    if (problem.softcap.has_value()) {
-      const double cap = *problem.softcap;
-      const auto soft = [cap](double at) { return cap * std::tanh(at / cap); };
-      capped = soft(x);
-      error = Spread(soft, x, error) + 4 * roundings * std::abs(capped);
-      slope[j] = SlopeAt(x / cap);
-      slope_error[j] = Spread([cap](double at) { return SlopeAt(at / cap); }, x,
-                              x_error[j]) +
+    double x = problem.scale * dot;
+    const double dot_error =
+        arithmetic.Sum(dim) * magnitude + dim * arithmetic.least;
+    x_error[j] = scale * dot_error + 3 * roundings * std::abs(x);
+    const std::optional<float>& cap = problem.softcap;
+    const auto capped = [&cap](double at) {
+      return cap.has_value() ? *cap * std::tanh(at / *cap) : at;
+    };
+    // What leaves f32's range, as a product or scaled, is the largest of it,
+    // and exactly so.
+    const bool saturates = std::abs(dot) - dot_error > kMostScore ||
+                           std::abs(x) - x_error[j] > kMostScore;
+    if (saturates) {
+      const double most = std::copysign(kMostScore, x);
+      score[j] += capped(most) - capped(std::clamp(x, -kMostScore, kMostScore));
+      x = most;
+      x_error[j] = 0;
+    }
+    error[j] = x_error[j];
+    if (cap.has_value()) {
+      error[j] =
+          Spread(capped, x, x_error[j]) + 4 * roundings * std::abs(capped(x));
+      const auto slope_at = [&cap](double at) { return SlopeAt(at / *cap); };
+      slope[j] = slope_at(x);
+      slope_error[j] = Spread(slope_at, x, x_error[j]) +
                        8 * roundings * slope[j] + arithmetic.slope;
       // Where exp(-2 x) nears the least normal number it may be 0.
       if (slope[j] < 16 * kF32Normal) slope_error[j] += slope[j];
     }
-    // The bias is added.
-    error_[j] = error + 2 * kF32Unit * (std::abs(score[j]) + std::abs(capped));
+    // The bias is added, which is little beside the largest score.
+    if (!saturates || cap.has_value())
+      error[j] += 2 * kF32Unit * (std::abs(score[j]) + std::abs(capped(x)));
   }
 }
 
@@ -128,20 +145,25 @@ void ScoreRow::FindSoftmax(const Arithmetic& arithmetic) {
   for (int64_t j : seen) {
     // exp() of a difference, where one above 150 gives 0 anyway; in other
     // units scores are rounded once more.
-    error_[j] += 2 * roundings * std::min(150.0, most - score[j]);
-    if (arithmetic.roundings > 1) error_[j] += roundings * std::abs(score[j]);
+    error[j] += 2 * roundings * std::min(150.0, most - score[j]);
+    if (arithmetic.roundings > 1 && std::abs(score[j]) < kMostScore)
+      error[j] += roundings * std::abs(score[j]);
   }
-  lse = LogSum(seen, score, error_, 0);
-  const double up = LogSum(seen, score, error_, 1);
-  const double down = LogSum(seen, score, error_, -1);
-  high = Shares(seen, score, error_, 1);
-  low = Shares(seen, score, error_, -1);
+  // All relative to the largest, beside which a sum's logarithm may be nothing.
+  std::vector<double> below(score.size(), 0.0);
+  for (int64_t j : seen) below[j] = score[j] - most;
+  const double sum = LogSum(seen, below, error, 0);
+  const double up = LogSum(seen, below, error, 1);
+  const double down = LogSum(seen, below, error, -1);
+  high = Shares(seen, below, error, 1);
+  low = Shares(seen, below, error, -1);
   for (int64_t j : seen) {
-    p[j] = std::exp(score[j] - lse);
+    p[j] = std::exp(below[j] - sum);
     high[j] = std::max(p[j], high[j]);
     low[j] = std::min(p[j], low[j]);
   }
-  lse_error = std::max(up - lse, lse - down) + arithmetic.Sum(seen.size()) +
+  lse = most + sum;
+  lse_error = std::max(up - sum, sum - down) + arithmetic.Sum(seen.size()) +
               2 * roundings * (std::abs(lse) + std::abs(most) + 1);
 }
 

@@ -26,6 +26,14 @@ struct Arithmetic {
   double slope = kF32Normal;
   // What a product must reach to count in a sum.
   double least = kF32Tiny;
+  // The same of dQ / scale; where the scale is beyond 2^40, of dQ divided by
+  // what is left of the scale without its power of two.
+  double least_of_dq = kF32Tiny;
+  // What P times softcap's derivative must reach, where dP is multiplied by
+  // that product.
+  double least_slope = 0;
+  // Whether backward sums up q . k in other ways than forward has.
+  bool other_sums = false;
   // Roundings that each addition of a sum adds to its error: all err in the
   // same direction where terms are equal.
   double addition = 0.25;
@@ -34,14 +42,20 @@ struct Arithmetic {
   bool p_of_1 = false;
   // Whether a sum of bf16 products may do so (AVX512_BF16).
   bool takes_subnormals_as_0 = false;
+  bool on_gpu = false;
 
   static Arithmetic Cpu() {
     return {.roundings = 1, .takes_subnormals_as_0 = true};
   }
   // 2^x within 2^-22. For 16-bit inputs scores are in units of log2, to and
-  // from which LSE is rounded.
+  // from which LSE is rounded. dQ is summed up by memory, which adds nothing
+  // below f32's normal numbers.
   static Arithmetic Gpu(DType dtype) {
-    return {.roundings = 4, .lse = dtype == DType::kF32 ? 1.25 : 5};
+    return {.roundings = 4,
+            .lse = dtype == DType::kF32 ? 1.25 : 5,
+            .least_of_dq = kF32Normal,
+            .least_slope = kF32Tiny,
+            .on_gpu = true};
   }
 
   // Relative error of a sum of n products, whose order and grouping are the
@@ -56,6 +70,7 @@ struct Arithmetic {
 struct ScoreRow {
   std::vector<int64_t> seen;         // columns
   std::vector<double> score;         // (E2)
+  std::vector<double> error;         // of the score, absolute
   std::vector<double> x_error;       // of scale * q.k, absolute
   std::vector<double> slope;         // d score / d (scale q.k), (E16)
   std::vector<double> slope_error;   // absolute
@@ -70,8 +85,6 @@ struct ScoreRow {
   void FindScores(const Problem& problem, const reference::Head<double>& head,
                   int64_t i, const Arithmetic& arithmetic);
   void FindSoftmax(const Arithmetic& arithmetic);
-
-  std::vector<double> error_;  // of scores, absolute
 };
 
 }  // namespace attnd::fuzz
