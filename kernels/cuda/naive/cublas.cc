@@ -4,6 +4,7 @@
 #include <library_types.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -138,7 +139,10 @@ bool Cublas::Takes(const Product& p) {
   const int64_t b_columns = p.b_transposed ? p.k : p.n;
   return std::max({p.m, p.n, p.k, p.lda, p.ldb, p.ldc}) <= kMost &&
          p.lda >= a_columns && p.ldb >= b_columns && p.ldc >= p.n &&
-         Fold(p).repeats[2].count <= kMost;
+         Fold(p).repeats[2].count <= kMost &&
+         // The library may multiply a factor by the scale, not the sum, which a
+         // scale far from 1 takes out of f32's range.
+         std::abs(p.scale) >= 0x1p-10f && std::abs(p.scale) <= 0x1p10f;
 }
 
 // cuBLAS has columns where we have rows: it is asked for C^T = B^T A^T.

@@ -27,7 +27,8 @@ class Cublas {
   // for want of memory. IsPresent() must be true.
   static absl::StatusOr<Cublas*> Of(Workspace& workspace);
 
-  // Whether the library's interface can express the product.
+  // Whether the library's interface can express the product, and its result
+  // would be as right as our own.
   static bool Takes(const Product& product);
 
   ~Cublas();

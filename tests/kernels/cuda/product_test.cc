@@ -106,6 +106,22 @@ TEST(CublasTest, TakesOnlyWhatAnIntCounts) {
   EXPECT_FALSE(Cublas::Takes(product));
 }
 
+// The library may multiply A by the scale: 3e-18 of dX by 8e-30 is nothing
+// then, though times 5e14 of K it is a gradient.
+TEST(CublasTest, TakesNoScaleThatIsFarFromOne) {
+  Product product;
+  product.m = product.n = product.k = 8;
+  product.lda = product.ldb = product.ldc = 8;
+  for (float scale : {1.0f, -1.0f, 0.0625f, 1024.0f}) {
+    product.scale = scale;
+    EXPECT_TRUE(Cublas::Takes(product)) << scale;
+  }
+  for (float scale : {0.0f, 8e-30f, -8e-30f, 1e30f, -1e30f}) {
+    product.scale = scale;
+    EXPECT_FALSE(Cublas::Takes(product)) << scale;
+  }
+}
+
 Problem Square(const KvSegment& segment, int64_t len) {
   Problem p;
   p.batch = 2;
