@@ -47,12 +47,14 @@ class Consumer {
         continue;
       }
       OnlineSoftmax softmax;
-      if (slot.kind == SlotKind::kFast) {
+      // Of all tiles up to the one that is closed here.
+      const bool fast = slot.kind == SlotKind::kFast;
+      if (fast) {
         RunFastTiles(softmax, o);
       } else if (slot.kind == SlotKind::kSlow) {
         RunSlowTile(slot, softmax, o);
       }
-      FinishTile(CloseTile(softmax), o);
+      FinishTile(CloseTile(softmax, fast), o);
     }
     ptx::WaitForStores<true>();  // O is still read from shared memory
   }
@@ -137,8 +139,8 @@ class Consumer {
   }
 
   // All P of a tile of rows is summed up.
-  __device__ Weights CloseTile(const OnlineSoftmax& softmax) const {
-    return Close<T>(softmax, shared_.slots[slot_.index()], row_, lane_);
+  __device__ Weights CloseTile(const OnlineSoftmax& softmax, bool fast) const {
+    return Close<T>(softmax, shared_.slots[slot_.index()], fast, row_, lane_);
   }
   // Stores what has come of a tile, and leaves its slot.
   __device__ void FinishTile(const Weights& weights, O& o) {
@@ -176,7 +178,7 @@ class Consumer {
       if (last) [[unlikely]] {
         const TileSlot& slot = NextSlot();
         if (slot.kind != SlotKind::kFast) break;
-        weights = CloseTile(softmax);
+        weights = CloseTile(softmax, /*fast=*/true);
         factor = slot.factor;
         WaitForQ();
       }

@@ -85,7 +85,8 @@ __device__ void StoreAnyRow(const float (&o)[kCount], int r,
 // approximations leave must not turn a rounding.
 __device__ inline float LogSumExp(float m, float l, float scale, float c) {
   const float more = (ptx::Log2(l) - LostOfBase(m, c)) * kLn2;
-  return fmaf(m, scale, fabsf(more) < fabsf(m * c) * 0x1p-26f ? 0.0f : more);
+  const bool nothing = fabsf(more) < fabsf(__fmul_rn(m, c)) * 0x1p-26f;
+  return fmaf(m, scale, nothing ? 0.0f : more);
 }
 
 // What O of a thread's two rows is to be multiplied by; 0: the row saw nothing,
@@ -96,27 +97,28 @@ struct Weights {
 
 // Stores LSE, -inf of a row that saw nothing, or marks the tile: it has to be
 // done again if a row has overflowed, as all scores of one may have that looks
-// as if it saw nothing. `row` is the thread's first in the tile.
+// as if it saw nothing. `row` is the thread's first in the tile. `fast` is what
+// the slot's kind says, for callers that need not ask.
 //
 // A warp comes here, and to Finish, once a tile and waits for each instruction:
 // what counts is how few they are for rows that are like most.
 template <class T>
-__device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot, int row,
-                         int lane) {
+__device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot,
+                         bool fast, int row, int lane) {
   const float sum[2] = {QuadSum(softmax.l[0]), QuadSum(softmax.l[1])};
-  const float c = slot.factor;
-  const bool fast = slot.kind == SlotKind::kFast;
-  const float scale = slot.rule.natural_factor(fast);
-  const float m[2] = {softmax.m[0] * c, softmax.m[1] * c};
+  const float c = slot.factor, scale = slot.rule.natural_factor(fast);
+  const float m[2] = {__fmul_rn(softmax.m[0], c), __fmul_rn(softmax.m[1], c)};
   const bool plain = (row + 8 < slot.valid) & (fminf(sum[0], sum[1]) > 0.0f) &
                      (fmaxf(fabsf(m[0]), fabsf(m[1])) < kMostLog2) &
                      (sum[0] + sum[1] < INFINITY);
   if (__all_sync(0xffffffff, plain)) [[likely]] {
-    if (lane % 4 == 0 && slot.lse != nullptr) {
-      const uint64_t lse = ptx::GlobalAddress(slot.lse + row);
-      ptx::StoreGlobal4(lse, LogSumExp(softmax.m[0], sum[0], scale, c));
-      ptx::StoreGlobal4(lse + 8 * sizeof(float),
-                        LogSumExp(softmax.m[1], sum[1], scale, c));
+    // Of a quad two lanes have a row each.
+    const int r = lane % 4;
+    if (r < 2 && slot.lse != nullptr) {
+      const float of = r == 1 ? softmax.m[1] : softmax.m[0];
+      const float l = r == 1 ? sum[1] : sum[0];
+      ptx::StoreGlobal4(ptx::GlobalAddress(slot.lse + (row + 8 * r)),
+                        LogSumExp(of, l, scale, c));
     }
     return {{ptx::Reciprocal(sum[0]), ptx::Reciprocal(sum[1])}};
   }
