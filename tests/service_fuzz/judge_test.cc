@@ -324,7 +324,8 @@ TEST(JudgeTest, SeesAColumnOutOfRangeThatIsNotAttendedTo) {
     }
     if (changes) share.Add(JudgeForward(p, ComputeForward(other)));
   });
-  EXPECT_GE(share.value(), 0.8);  // some V are constant
+  // Not where V is constant, or the column's part is less than bf16 rounds.
+  EXPECT_GE(share.value(), 0.8);
 }
 
 TEST(JudgeTest, SeesOneGradientThatIsMissing) {
