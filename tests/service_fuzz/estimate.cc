@@ -200,7 +200,8 @@ class HeadBackward {
         add(out_.dk, kv_row * p_.head_dim + d, scale * dx,  // (E18)
             std::abs(scale) * (dx_error + kv_sums * dx_most), q[d]);
       }
-      // What is lost of sums that are multiplied by the scale afterwards.
+      // What is lost of sums that are multiplied by the scale afterwards; a
+      // GPU's sums of dQ have all but 1 to 2 of a huge one (dq_sum.cuh).
       const double tiny = std::abs(scale) * arithmetic_.least;
       const double left = std::abs(scale) > 0x1p40 ? 2 : std::abs(scale);
       const double tiny_dq = std::max(tiny, left * arithmetic_.least_of_dq);

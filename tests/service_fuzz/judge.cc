@@ -194,10 +194,13 @@ Verdict JudgeForward(const FuzzProblem& fuzz, const Buffer& o,
     const ForwardEstimate estimate = EstimateForward(p, arithmetic);
     std::vector<double> o_values, lse_values;
     if (lse) {
-      const Judged t{"lse",     AsTokens(problems.Rows(n, lse)),
-                     p.batch,   1,
-                     p.q_heads, p.q_len,
-                     true};
+      const Judged t{"lse",
+                     AsTokens(problems.Rows(n, lse)),
+                     p.batch,
+                     1,
+                     p.q_heads,
+                     p.q_len,
+                     /*is_finite=*/true};
       if (Verdict v = JudgeElements(t, estimate.lse); !v.empty())
         return Prefixed(v, fuzz, n);
       lse_values = Values(t);
