@@ -1,22 +1,20 @@
-// attnctl from outside: real data, bad files and bad flags, against attnd.
+// attnctl from outside: real data, bad files and what the server says.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/float16.h"
 #include "client/npy.h"
+#include "tests/client/attnctl_fixture.h"
 #include "tests/client/rude_server.h"
 #include "tests/integration/process.h"
 
@@ -25,49 +23,8 @@ namespace {
 
 using ::attnd::testing::Ran;
 using ::attnd::testing::RunProgram;
-using ::attnd::testing::ServerProcess;
-using ::attnd::testing::TempFolder;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
-constexpr int kDone = 0, kDiffers = 1, kBadInput = 2, kCallFailed = 3;
-
-class AttnctlTest : public ::testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    auto server = ServerProcess::Start(ATTND_BINARY);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = std::move(*server).release();
-  }
-  static void TearDownTestSuite() { delete server_; }
-
-  static std::string Data(const std::string& name) {
-    return ATTND_TEST_DATA "/minilm/layer0/" + name + ".npy";
-  }
-
-  Ran Run(std::vector<std::string> command) {
-    command.insert(command.begin(), ATTND_ATTNCTL);
-    command.push_back("--server=" + server_->tcp());
-    return RunProgram(command);
-  }
-  Ran Forward(std::vector<std::string> more, const std::string& q = Data("q")) {
-    std::vector<std::string> command = {"forward", "--q=" + q,
-                                        "--k=" + Data("k"), "--v=" + Data("v")};
-    command.insert(command.end(), more.begin(), more.end());
-    return Run(command);
-  }
-
-  void ExpectBadFile(const std::string& path, const std::string& why) {
-    const Ran ran = Forward({}, path);
-    EXPECT_EQ(ran.exit_status, kBadInput) << ran.output;
-    EXPECT_THAT(ran.output, HasSubstr(path));
-    EXPECT_THAT(ran.output, HasSubstr(why));
-  }
-
-  static inline ServerProcess* server_ = nullptr;
-  TempFolder folder_;
-};
 
 TEST_F(AttnctlTest, ForwardAndBackwardOfRealDataAgreeWithTheModel) {
   for (const char* layer : {"layer0", "layer5"}) {
@@ -255,89 +212,6 @@ TEST_F(AttnctlTest, TheServersRefusalNamesTheField) {
   EXPECT_THAT(json.output, HasSubstr("\"field\": \"attention.q_stride\""));
 }
 
-TEST_F(AttnctlTest, BadFlagsAreUsageErrors) {
-  for (const std::vector<std::string>& flags :
-       std::vector<std::vector<std::string>>{{"--layout=sideways"},
-                                             {"--algorithm=fastest"},
-                                             {"--dtype=f8"},
-                                             {"--priority=urgent"},
-                                             {"--scale=much"},
-                                             {"--window_left=x"},
-                                             {"--timeout=soon"},
-                                             {"--timeout=-1s"},
-                                             {"--tolerance=-1"},
-                                             {"--no_such_flag"}}) {
-    const Ran ran = Forward(flags);
-    EXPECT_EQ(ran.exit_status, kBadInput) << flags[0] << "\n" << ran.output;
-  }
-  EXPECT_EQ(RunProgram({ATTND_ATTNCTL}).exit_status, kBadInput);
-  EXPECT_EQ(RunProgram({ATTND_ATTNCTL, "sideways"}).exit_status, kBadInput);
-  EXPECT_EQ(Run({"forward"}).exit_status, kBadInput);
-}
-
-TEST_F(AttnctlTest, AnEmptyValueIsNotTheNextFlag) {
-  for (const char* flag : {"--lse=", "--o=", "--bias=", "--expect_o=",
-                           "--q_lens=", "--algorithm=", "--timeout="}) {
-    const Ran ran = Forward({flag, "--causal"});
-    EXPECT_EQ(ran.exit_status, kBadInput) << flag << "\n" << ran.output;
-    EXPECT_THAT(ran.output,
-                StartsWith(std::string(flag, std::strlen(flag) - 1)));
-    EXPECT_FALSE(std::filesystem::exists("--causal")) << flag;
-  }
-  EXPECT_EQ(Forward({"--lse", "--causal"}).exit_status, kBadInput);
-  EXPECT_FALSE(std::filesystem::exists("--causal"));
-  // The server itself has the empty name.
-  const Ran health = Run({"health", "--service=", "--json"});
-  EXPECT_EQ(health.exit_status, kDone) << health.output;
-  EXPECT_THAT(health.output, HasSubstr("{\"status\": \"SERVING\"}"));
-}
-
-TEST_F(AttnctlTest, ABadChoiceIsAnsweredWithTheChoices) {
-  const std::vector<std::pair<std::string, std::string>> choices = {
-      {"--algorithm",
-       "auto, flash_attention_1, flash_attention_2, naive, online_softmax"},
-      {"--layout", "bhsd, bshd, packed"},
-      {"--priority", "high, low, normal"},
-      {"--dtype", "bf16, f16, f32"},
-      {"--out_dtype", "bf16, f16, f32"}};
-  for (const auto& [flag, names] : choices) {
-    // The number of a choice is not its name, nor is the byte of that number.
-    for (const std::string value : {"other", "1", "\x01"}) {
-      const Ran ran = Forward({flag + "=" + value});
-      EXPECT_EQ(ran.exit_status, kBadInput) << flag << "=" << value;
-      EXPECT_THAT(ran.output, StartsWith(flag + ": "));
-      EXPECT_THAT(ran.output, HasSubstr(" is none of " + names + "\n"));
-      EXPECT_THAT(Controls(ran.output), IsEmpty());
-    }
-    EXPECT_THAT(RunProgram({ATTND_ATTNCTL, "forward", "--help"}).output,
-                HasSubstr("{" + names + "}"));
-  }
-}
-
-// 010 is ten, as it is in a list.
-TEST_F(AttnctlTest, NumbersAreDecimal) {
-  const std::string o = folder_.File("o.npy");
-  const auto stride = [&](const char* value, std::string more) {
-    return Forward({"--causal", "--q_start=0",
-                    std::string("--q_stride=") + value, std::move(more),
-                    "--tolerance=0"})
-        .exit_status;
-  };
-  ASSERT_EQ(stride("10", "--o=" + o), kDone);
-  EXPECT_EQ(stride("010", "--expect_o=" + o), kDone);
-  EXPECT_EQ(stride("8", "--expect_o=" + o), kDiffers);
-  EXPECT_EQ(stride("0x0a", "--expect_o=" + o), kBadInput);
-}
-
-TEST_F(AttnctlTest, HelpSaysEveryFlagAndSucceeds) {
-  for (const char* command : {"info", "health", "forward", "backward"}) {
-    const Ran ran = RunProgram({ATTND_ATTNCTL, command, "--help"});
-    EXPECT_EQ(ran.exit_status, kDone);
-    EXPECT_THAT(ran.output, HasSubstr("--server"));
-    EXPECT_THAT(ran.output, HasSubstr("Exit status"));
-  }
-}
-
 TEST_F(AttnctlTest, InfoAndHealthOfALiveServer) {
   const Ran info = Run({"info", "--json"});
   ASSERT_EQ(info.exit_status, kDone) << info.output;
@@ -384,76 +258,6 @@ TEST_F(AttnctlTest, WhatAServerSaysIsPrintedWithoutControlBytes) {
                 HasSubstr("\\x1b[2J\\x0aattnctl: all is well\n"));
     EXPECT_THAT(Controls(refused.output), IsEmpty());
   }
-}
-
-// As it would be with a writer that never comes.
-TEST_F(AttnctlTest, AFifoIsNoInput) {
-  const std::string fifo = folder_.File("fifo.npy");
-  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  ExpectBadFile(fifo, "not a regular file");
-  const Ran list = Forward({"--q_lens=" + fifo});
-  EXPECT_EQ(list.exit_status, kBadInput);
-  EXPECT_THAT(list.output, HasSubstr("not a regular file"));
-}
-
-TEST_F(AttnctlTest, AFullDiskLeavesNoPartOfAnOutput) {
-  const std::string o = folder_.File("o.npy");
-  std::vector<std::string> command = {"/bin/sh",
-                                      "-c",
-                                      "trap '' XFSZ; ulimit -f 8; exec \"$@\"",
-                                      "sh",
-                                      ATTND_ATTNCTL,
-                                      "forward",
-                                      "--server=" + server_->tcp()};
-  for (const char* name : {"q", "k", "v"}) {
-    command.push_back(absl::StrCat("--", name, "=", Data(name)));
-  }
-  command.push_back("--o=" + o);
-  const Ran ran = RunProgram(command);
-  EXPECT_EQ(ran.exit_status, kBadInput) << ran.output;
-  EXPECT_THAT(ran.output, HasSubstr(o));
-  EXPECT_FALSE(std::filesystem::exists(o));
-  const Ran full = Forward({"--o=/dev/full"});
-  EXPECT_EQ(full.exit_status, kBadInput);
-  EXPECT_THAT(full.output, HasSubstr("/dev/full: No space left"));
-}
-
-TEST_F(AttnctlTest, AnArrayOnStdoutIsAllThatIsThere) {
-  const std::string o = folder_.File("o.npy");
-  ASSERT_EQ(Forward({"--o=" + o}).exit_status, kDone);
-  const auto array = ReadNpy(o);
-  ASSERT_TRUE(array.ok()) << array.status();
-  const std::string piped = folder_.File("piped.npy");
-  std::vector<std::string> command = {"/bin/sh",
-                                      "-c",
-                                      "to=$0; exec \"$@\" | cat >\"$to\"",
-                                      piped,
-                                      ATTND_ATTNCTL,
-                                      "forward",
-                                      "--server=" + server_->tcp(),
-                                      "--o=/dev/stdout"};
-  for (const char* name : {"q", "k", "v"}) {
-    command.push_back(absl::StrCat("--", name, "=", Data(name)));
-  }
-  const Ran ran = RunProgram(command);
-  EXPECT_THAT(ran.output, HasSubstr("in /dev/stdout"));  // on stderr
-  const auto read = ReadNpy(piped);
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->data, array->data);
-}
-
-TEST_F(AttnctlTest, AReportThatCannotBeWrittenIsAnError) {
-  const Ran ran =
-      RunProgram({"/bin/sh", "-c", "exec \"$@\" >/dev/full", "sh",
-                  ATTND_ATTNCTL, "health", "--server=" + server_->tcp()});
-  EXPECT_EQ(ran.exit_status, kBadInput);
-  EXPECT_THAT(ran.output, HasSubstr("cannot write to standard output"));
-}
-
-TEST_F(AttnctlTest, AnOutputThatCannotBeWrittenIsAnError) {
-  const Ran ran = Forward({"--o=" + folder_.File("no/such/folder.npy")});
-  EXPECT_EQ(ran.exit_status, kBadInput);
-  EXPECT_THAT(ran.output, HasSubstr("no/such/folder.npy"));
 }
 
 }  // namespace
