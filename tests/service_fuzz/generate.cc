@@ -201,6 +201,12 @@ class Generator {
     double factor = std::min(1.0, kMostProduct / (ds * along));
     if (f16) factor = std::min(factor, 3e4 / ds);
     if (factor < 1) Scale(p_.d_o, factor);
+    // Sums of dS * q and dS * k, before a huge scale multiplies them, are far
+    // above f32's least normal number, below which errors are no statistics.
+    constexpr double kLeastProduct = 1e-30;
+    p_.ordinary &= Most(p_.d_o) * Most(p_.v) *
+                       std::min(Most(p_.q), Most(p_.k)) >
+                   kLeastProduct;
     if (!random_.Chance(0.25)) return;
     p_.d_lse = Buffer(DType::kF32, p_.RowShape());
     const double of_lse = size * factor * random_.Magnitude(-2, 0);
