@@ -39,6 +39,8 @@ struct SchedulerOptions {
   // may wait for compute threads), runs on the thread that submits it while a
   // lane is idle and nothing else is queued: waking the lane's own thread would
   // take longer than the request. Its `done` is called before Submit returns.
+  // Scratch does not count among the bytes: it is a bound for a whole tile of
+  // each compute thread, of which so cheap a request touches little.
   double run_here_flops = 0;
   int max_batch_requests = 64;
   double max_batch_flops = 1e9;  // a group stops growing at this cost

@@ -74,7 +74,7 @@ std::vector<WorkPtr> Scheduler::Impl::BorrowLocked(LaneState& lane,
   if (policy_.requests() != 1 ||
       footprint.key.options.algorithm != Algorithm::kAuto ||
       footprint.flops > options_.run_here_flops ||
-      footprint.bytes() > kRunHereBytes) {
+      footprint.bytes() - footprint.scratch_bytes > kRunHereBytes) {
     return {};
   }
   const absl::Time now = MonotonicNow();

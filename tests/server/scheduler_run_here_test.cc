@@ -10,9 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "server/scheduler.h"
 #include "tests/server/fakes/fault_backend.h"
 #include "tests/server/fakes/identity_backend.h"
@@ -82,6 +85,32 @@ TEST(SchedulerRunHereTest, CostlyOrLargeWorkRunsOnALane) {
     ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());
     ASSERT_EQ(test.AwaitStatus(), absl::OkStatus());
     EXPECT_NE(backend.ran_on(), std::this_thread::get_id());
+  }
+}
+
+// Whatever the CPU's kernels say they may need of scratch, what is cheapest
+// runs here: each dtype, forward and backward.
+TEST(SchedulerRunHereTest, TheSmallestRequestsOfACpuRunHere) {
+  auto backend = CreateCpuBackend({});
+  ASSERT_EQ(backend.status(), absl::OkStatus());
+  SchedulerOptions options;
+  options.run_here_flops = kRunHereFlops;
+  auto scheduler = MakeScheduler(options, {backend->get()});
+  for (Op op : {Op::kForward, Op::kBackward}) {
+    for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+      SCOPED_TRACE(absl::StrCat("op ", static_cast<int>(op), ", ",
+                                SizeOf(dtype), " bytes an element"));
+      // A lane is idle once its thread has looked for work, which it soon will.
+      const absl::Time end = absl::Now() + absl::Seconds(20);
+      bool ran_here = false;
+      while (!ran_here && absl::Now() < end) {
+        TestWork test({.op = op, .dtype = dtype, .dim = 128});
+        ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());
+        ASSERT_EQ(test.AwaitStatus(), absl::OkStatus());
+        ran_here = test.done_on() == std::this_thread::get_id();
+      }
+      EXPECT_TRUE(ran_here);
+    }
   }
 }
 

@@ -70,6 +70,7 @@ TestWork::TestWork(const WorkShape& shape)
   work_->done = [data = data_](absl::StatusOr<WorkResult> result) {
     std::lock_guard lock(data->mutex);
     ++data->done_calls;
+    data->done_on = std::this_thread::get_id();
     data->result = std::move(result);
     data->changed.notify_all();
   };
@@ -84,6 +85,11 @@ absl::StatusOr<WorkResult> TestWork::Await() {
 int TestWork::done_calls() const {
   std::lock_guard lock(data_->mutex);
   return data_->done_calls;
+}
+
+std::thread::id TestWork::done_on() const {
+  std::lock_guard lock(data_->mutex);
+  return data_->done_on;
 }
 
 int TestWork::release_calls() const {

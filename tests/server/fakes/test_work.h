@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -45,6 +46,8 @@ class TestWork {
   absl::StatusOr<WorkResult> Await();
   absl::Status AwaitStatus() { return Await().status(); }
   int done_calls() const;
+  // Which thread called `done` last.
+  std::thread::id done_on() const;
   int release_calls() const;
 
  private:
@@ -54,6 +57,7 @@ class TestWork {
     std::vector<std::byte> q, kv, row;
     std::optional<absl::StatusOr<WorkResult>> result;
     int done_calls = 0;
+    std::thread::id done_on;
     int release_calls = 0;
   };
 
