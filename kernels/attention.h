@@ -142,7 +142,7 @@ struct Problem {
   Mask mask;
   // Any finite value. scale * q_i . k_j is an f32: out of its range, in q_i .
   // k_j already or by the scale, it counts as +-3.4e38, the largest f32 of its
-  // sign. So finite inputs have finite results, except that a row may be NaN
+  // sign. So finite inputs have finite O and LSE, except that a row may be NaN
   // where parts of one q_i . k_j leave the range with both signs, where q_i .
   // k_j leaves it and the scale is 0, or where a bias added to it does.
   float scale = 1.0f;

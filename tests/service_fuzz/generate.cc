@@ -204,12 +204,14 @@ class Generator {
     // Sums of dS * q and dS * k, before a huge scale multiplies them, are far
     // above f32's least normal number, below which errors are no statistics.
     constexpr double kLeastProduct = 1e-30;
-    p_.ordinary &= Most(p_.d_o) * Most(p_.v) *
-                       std::min(Most(p_.q), Most(p_.k)) >
-                   kLeastProduct;
+    p_.ordinary &=
+        Most(p_.d_o) * Most(p_.v) * std::min(Most(p_.q), Most(p_.k)) >
+        kLeastProduct;
     if (!random_.Chance(0.25)) return;
     p_.d_lse = Buffer(DType::kF32, p_.RowShape());
-    const double of_lse = size * factor * random_.Magnitude(-2, 0);
+    // It is part of dS, too.
+    const double of_lse = std::min(size * factor * random_.Magnitude(-2, 0),
+                                   kMostProduct / (10 * along));
     for (int64_t i = 0; i < p_.d_lse.size(); ++i)
       p_.d_lse.Set(i, of_lse * random_.Normal());
   }
