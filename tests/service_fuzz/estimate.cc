@@ -51,6 +51,7 @@ ForwardEstimate EstimateForward(const Problem& p,
         const int64_t at = (b * p.q_heads + h) * p.q_len + i;
         out.lse.value[at] = row.lse;
         if (row.seen.empty()) continue;
+        out.rows += row.seen.size() > 1;
         out.lse.error[at] = row.lse_error;
         double* o = &out.o.value[((b * p.q_len + i) * p.q_heads + h) * dim];
         double* e = &out.o.error[((b * p.q_len + i) * p.q_heads + h) * dim];
@@ -134,6 +135,7 @@ class HeadBackward {
   void AddRow(int64_t i, const ScoreRow& row) {
     if (row.seen.empty()) return;
     const int64_t kv_head = h_ / p_.group();
+    out_.rows += row.seen.size() > 1;
     const double scale = p_.scale, unit = kF32Unit;
     const double own =
         own_lse_

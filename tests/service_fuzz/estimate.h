@@ -7,6 +7,7 @@
 // thousands of small problems strikes often; and it holds where scores are so
 // large that P hangs on their last bits.
 
+#include <cstdint>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -22,6 +23,8 @@ struct Estimate {
 struct ForwardEstimate {
   Estimate o;    // [batch, q_len, q_heads, value_dim]
   Estimate lse;  // [batch, q_heads, q_len]
+  // Rows that see two columns or more: with one alone P is 1, and exact.
+  int64_t rows = 0;
 };
 ForwardEstimate EstimateForward(const Problem& problem,
                                 const Arithmetic& arithmetic);
@@ -38,6 +41,7 @@ struct BackwardEstimate {
   Estimate dv;  // [batch, kv_len, kv_heads, value_dim]
   // Whether dS leaves the range of the inputs' type.
   bool overflows = false;
+  int64_t rows = 0;  // as forward's
 };
 BackwardEstimate EstimateBackward(const BackwardArgs& args,
                                   ConstRowView own_lse,

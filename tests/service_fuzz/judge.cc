@@ -138,9 +138,11 @@ ConstTensorView AsTokens(const ConstRowView& rows) {
 }
 
 // Whether errors are many and independent, so that the largest of one
-// computation is no more than twice the largest of another.
-bool HasStatistics(const FuzzProblem& fuzz, const Problem& p) {
-  constexpr int64_t kTokens = 16, kDim = 8;
+// computation is no more than twice the largest of another. `rows` is how many
+// have any: a mask may leave a few, and few columns to each.
+bool HasStatistics(const FuzzProblem& fuzz, const Problem& p, int64_t rows) {
+  constexpr int64_t kTokens = 16, kRows = 128, kDim = 8;
+  if (rows < kRows) return false;
   for (int64_t b = 0; b < p.batch; ++b)
     if (QLen(p, b) < kTokens || KvLen(p, b) < kTokens) return false;
   return fuzz.ordinary && fuzz.algorithm == client::Algorithm::kAuto &&
@@ -211,12 +213,12 @@ Verdict JudgeForward(const FuzzProblem& fuzz, const Buffer& o,
                      p.q_heads, p.value_dim};
       if (Verdict v = JudgeElements(t, estimate.o); !v.empty())
         return Prefixed(v, fuzz, n);
-      if (fuzz.spread && HasStatistics(fuzz, p))
+      if (fuzz.spread && HasStatistics(fuzz, p, estimate.rows))
         if (Verdict v = JudgeTrend(t, estimate.o); !v.empty())
           return Prefixed(v, fuzz, n);
       o_values = Values(t);
     }
-    if (!HasStatistics(fuzz, p)) continue;
+    if (!HasStatistics(fuzz, p, estimate.rows)) continue;
     const auto result = testing::CheckResults(p, o.dtype, o_values, lse_values,
                                               SlackOf(arithmetic));
     if (!result) return Prefixed(result.message(), fuzz, n);
@@ -270,7 +272,7 @@ Verdict JudgeBackward(const FuzzProblem& fuzz, const Upstream& upstream,
                      dim};
       values = Owned(t);
       Verdict v = JudgeElements(t, expected);
-      if (v.empty() && fuzz.spread && HasStatistics(fuzz, p))
+      if (v.empty() && fuzz.spread && HasStatistics(fuzz, p, estimate.rows))
         v = JudgeTrend(t, expected);
       return Prefixed(v, fuzz, n);
     };
@@ -282,7 +284,7 @@ Verdict JudgeBackward(const FuzzProblem& fuzz, const Upstream& upstream,
     if (!v.empty()) return v;
     v = judge("dk", gradients.dk, false, p.head_dim, estimate.dk, owned.dk[0]);
     if (!v.empty()) return v;
-    if (!HasStatistics(fuzz, p)) continue;
+    if (!HasStatistics(fuzz, p, estimate.rows)) continue;
     const auto result =
         testing::CheckGradients(args, owned, SlackOf(arithmetic));
     if (!result) return Prefixed(result.message(), fuzz, n);
