@@ -72,8 +72,9 @@ ForwardEstimate EstimateForward(const Problem& p,
                              8 * arithmetic.roundings * kF32Unit) +
               most * (narrowing.absolute + 2 * kF32Normal);
           for (int64_t d = 0; d < dim; ++d) {
-            e[d] += shift * std::abs(head.v()[j][d] - o[d]) +
-                    rounding * std::abs(head.v()[j][d]);
+            const double v = head.v()[j][d];
+            e[d] += shift * std::abs(v - o[d]) + rounding * std::abs(v) +
+                    row.high[j] * arithmetic.Unnormalized(v);
           }
         }
         for (int64_t d = 0; d < dim; ++d)
@@ -134,8 +135,8 @@ class HeadBackward {
 
   void AddRow(int64_t i, const ScoreRow& row) {
     if (row.seen.empty()) return;
-    const int64_t kv_head = h_ / p_.group();
     out_.rows += row.seen.size() > 1;
+    const int64_t kv_head = h_ / p_.group();
     const double scale = p_.scale, unit = kF32Unit;
     const double own =
         own_lse_
@@ -164,15 +165,16 @@ class HeadBackward {
                              2 * kF32Normal;
       const double p_narrow = narrowing_.relative * high + narrowing_.absolute;
       const double *d_o = in_.d_o[i], *v = head_.v()[j];
-      double dp = 0, dp_magnitude = 0;
+      double dp = 0, dp_magnitude = 0, unnormalized = 0;
       for (int64_t d = 0; d < p_.value_dim; ++d) {
         dp += d_o[d] * v[d];  // (E14)
         dp_magnitude += std::abs(d_o[d] * v[d]);
+        unnormalized += arithmetic_.Unnormalized(d_o[d], v[d]);
       }
       const double t = dp - in_.delta[i];
-      const double t_error = arithmetic_.Sum(p_.value_dim) * dp_magnitude +
-                             bar_error + p_.value_dim * arithmetic_.least +
-                             2 * unit * std::abs(t);
+      const double t_error =
+          arithmetic_.Sum(p_.value_dim) * dp_magnitude + unnormalized +
+          bar_error + p_.value_dim * arithmetic_.least + 2 * unit * std::abs(t);
       const double ds = p * t;  // (E15)
       const double ds_error = p_error * (std::abs(t) + t_error) + p * t_error;
       const double dx = ds * row.slope[j];  // (E16)
@@ -190,7 +192,9 @@ class HeadBackward {
       const auto add = [this](Estimate& to, int64_t at, double a,
                               double a_error, double x) {
         to.value[at] += a * x;
-        to.error[at] += a_error * std::abs(x) + arithmetic_.least;
+        to.error[at] += a_error * std::abs(x) +
+                        (std::abs(a) + a_error) * arithmetic_.Unnormalized(x) +
+                        arithmetic_.least;
       };
       for (int64_t d = 0; d < p_.value_dim; ++d)  // (E13)
         add(out_.dv, kv_row * p_.value_dim + d, p,

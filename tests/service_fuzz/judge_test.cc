@@ -273,6 +273,38 @@ TEST(JudgeTest, SeesAnLseThatIsOffByAThousandth) {
   EXPECT_GE(share.value(), 0.99);
 }
 
+// q . k of one query and one key, of f16, as an H100 had it: without the bits
+// of a subnormal q that it loses beside larger products.
+TEST(JudgeTest, AllowsTensorCoresButNoCpuToLoseBitsOfSubnormals) {
+  FuzzProblem p;
+  p.batch = p.q_len = p.kv_len = p.q_heads = p.kv_heads = 1;
+  p.head_dim = 4;
+  p.value_dim = 1;
+  p.attention.scale = -252237.453f;
+  p.o_dtype = DType::kF16;
+  p.q = p.k = Buffer(DType::kF16, {1, 1, 1, 4});
+  p.v = Buffer(DType::kF16, {1, 1, 1, 1});
+  p.v.Set(0, 1);
+  const double q[] = {-0x1p-24, -0x1p-24, 0x1p-23, 0x1p-24};
+  const double k[] = {29168, -205.875, -5212, -15808};
+  for (int64_t d = 0; d < 4; ++d) {
+    p.q.Set(d, q[d]);
+    p.k.Set(d, k[d]);
+  }
+  ForwardBuffers out = ComputeForward(p);
+  const auto judge = [&](const Arithmetic& device) {
+    return JudgeForward(p, out.o, out.lse, Owed(Op::kForward, p, device));
+  };
+  ASSERT_NEAR(out.lse.Get(0), 829.8174, 1e-4);
+  EXPECT_EQ(judge(Arithmetic::Cpu()), "");
+  EXPECT_EQ(judge(Arithmetic::Gpu(DType::kF16)), "");
+  out.lse.Set(0, 829.823);
+  EXPECT_EQ(judge(Arithmetic::Gpu(DType::kF16)), "");
+  EXPECT_NE(judge(Arithmetic::Cpu()), "");
+  out.lse.Set(0, 829.9);
+  EXPECT_NE(judge(Arithmetic::Gpu(DType::kF16)), "");
+}
+
 // Runs the first `count` problems of scores out of f32's range.
 void ForScoresOutOfRange(int count,
                          const std::function<void(const FuzzProblem&)>& run) {

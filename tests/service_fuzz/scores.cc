@@ -49,14 +49,15 @@ void ScoreRow::FindScores(const Problem& problem,
     if (score[j] == -HUGE_VAL) continue;
     seen.push_back(j);
     const double *q = head.q()[i], *k = head.k()[j];
-    double dot = 0, magnitude = 0;
+    double dot = 0, magnitude = 0, unnormalized = 0;
     for (int64_t d = 0; d < dim; ++d) {
       dot += q[d] * k[d];
       magnitude += std::abs(q[d] * k[d]);
+      unnormalized += arithmetic.Unnormalized(q[d], k[d]);
     }
     double x = problem.scale * dot;
     const double dot_error =
-        arithmetic.Sum(dim) * magnitude + dim * arithmetic.least;
+        arithmetic.Sum(dim) * magnitude + unnormalized + dim * arithmetic.least;
     x_error[j] = scale * dot_error + 3 * roundings * std::abs(x);
     const std::optional<float>& cap = problem.softcap;
     const auto capped = [&cap](double at) {

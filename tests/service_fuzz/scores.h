@@ -3,11 +3,14 @@
 
 // One row of scores in double, and how far f32 may be from it.
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "kernels/attention.h"
 #include "kernels/reference/head.h"
+#include "tests/service_fuzz/entries.h"
 
 namespace attnd::fuzz {
 
@@ -42,6 +45,9 @@ struct Arithmetic {
   bool p_of_1 = false;
   // Whether a sum of bf16 products may do so (AVX512_BF16).
   bool takes_subnormals_as_0 = false;
+  // Tensor cores do not normalize a subnormal factor: beside larger products it
+  // loses bits as this least normal one would.
+  double least_factor = 0;
   bool on_gpu = false;
 
   static Arithmetic Cpu() {
@@ -55,9 +61,19 @@ struct Arithmetic {
             .lse = dtype == DType::kF32 ? 1.25 : 5,
             .least_of_dq = kF32Normal,
             .least_slope = kF32Tiny,
+            .least_factor = dtype == DType::kF32 ? 0 : LeastNormal(dtype),
             .on_gpu = true};
   }
 
+  // What a sum loses of a product x * y of inputs, or of a part of 1 and one,
+  // beyond what it would of normal numbers.
+  double Unnormalized(double x, double y = 1) const {
+    const double least = least_factor;
+    if (x == 0 || y == 0 || std::min(std::abs(x), std::abs(y)) >= least)
+      return 0;
+    return kF32Unit * std::max(std::abs(x), least) *
+           std::max(std::abs(y), least);
+  }
   // Relative error of a sum of n products, whose order and grouping are the
   // kernel's own.
   double Sum(int64_t n) const {
