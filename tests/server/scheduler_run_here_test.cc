@@ -45,20 +45,25 @@ class ThreadBackend : public IdentityBackend {
   std::atomic<std::thread::id> ran_on_{};
 };
 
-// Submits tiny work until some has run on this thread: a lane is idle only
-// once its thread has looked for work.
-void WaitForIdleLane(Scheduler& scheduler, const ThreadBackend& backend) {
-  do {
-    TestWork test({.q_len = 4, .kv_len = 4});
+// Submits such work until some has run on this thread: a lane is idle only once
+// its thread has looked for work.
+void WaitForIdleLane(Scheduler& scheduler,
+                     const WorkShape& tiny = {.q_len = 4, .kv_len = 4}) {
+  const absl::Time end = absl::Now() + absl::Seconds(20);
+  std::thread::id ran_on;
+  while (ran_on != std::this_thread::get_id()) {
+    ASSERT_LT(absl::Now(), end) << "nothing runs here";
+    TestWork test(tiny);
     ASSERT_EQ(scheduler.Submit(test.work()), absl::OkStatus());
     ASSERT_EQ(test.AwaitStatus(), absl::OkStatus());
-  } while (backend.ran_on() != std::this_thread::get_id());
+    ran_on = test.done_on();
+  }
 }
 
 TEST(SchedulerRunHereTest, TinyWorkIsDoneBeforeSubmitReturns) {
   ThreadBackend backend;
   auto scheduler = MakeScheduler(RunHere(), {&backend});
-  WaitForIdleLane(*scheduler, backend);
+  WaitForIdleLane(*scheduler);
   for (int i = 0; i < 3; ++i) {
     TestWork test({.q_len = 4, .kv_len = 4});
     ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());
@@ -77,7 +82,7 @@ TEST(SchedulerRunHereTest, TinyWorkIsDoneBeforeSubmitReturns) {
 TEST(SchedulerRunHereTest, CostlyOrLargeWorkRunsOnALane) {
   ThreadBackend backend;
   auto scheduler = MakeScheduler(RunHere(), {&backend});
-  WaitForIdleLane(*scheduler, backend);
+  WaitForIdleLane(*scheduler);
   // More FLOPs; and few FLOPs over more bytes.
   for (const WorkShape& shape : {WorkShape{.q_len = 100, .kv_len = 100},
                                  WorkShape{.q_len = 1 << 12, .kv_len = 0}}) {
@@ -100,16 +105,7 @@ TEST(SchedulerRunHereTest, TheSmallestRequestsOfACpuRunHere) {
     for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
       SCOPED_TRACE(absl::StrCat("op ", static_cast<int>(op), ", ",
                                 SizeOf(dtype), " bytes an element"));
-      // A lane is idle once its thread has looked for work, which it soon will.
-      const absl::Time end = absl::Now() + absl::Seconds(20);
-      bool ran_here = false;
-      while (!ran_here && absl::Now() < end) {
-        TestWork test({.op = op, .dtype = dtype, .dim = 128});
-        ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());
-        ASSERT_EQ(test.AwaitStatus(), absl::OkStatus());
-        ran_here = test.done_on() == std::this_thread::get_id();
-      }
-      EXPECT_TRUE(ran_here);
+      WaitForIdleLane(*scheduler, {.op = op, .dtype = dtype, .dim = 128});
     }
   }
 }
@@ -119,7 +115,7 @@ TEST(SchedulerRunHereTest, ReferenceAlgorithmsRunOnALane) {
   auto scheduler = MakeScheduler(RunHere(), {&backend});
   for (Algorithm algorithm : {Algorithm::kNaive, Algorithm::kOnlineSoftmax,
                               Algorithm::kFlashAttention2}) {
-    WaitForIdleLane(*scheduler, backend);
+    WaitForIdleLane(*scheduler);
     TestWork test({.q_len = 1, .kv_len = 1, .algorithm = algorithm});
     ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());
     ASSERT_EQ(test.AwaitStatus(), absl::OkStatus());
@@ -205,7 +201,7 @@ TEST(SchedulerRunHereTest, ALaneThatLentItsStreamRunsLaterWork) {
   options.lanes_per_device = 1;
   auto scheduler = MakeScheduler(options, {&backend});
   for (int i = 0; i < 20; ++i) {
-    WaitForIdleLane(*scheduler, backend);
+    WaitForIdleLane(*scheduler);
     TestWork costly({.q_len = 100, .kv_len = 100});
     ASSERT_EQ(scheduler->Submit(costly.work()), absl::OkStatus());
     ASSERT_EQ(costly.AwaitStatus(), absl::OkStatus());
