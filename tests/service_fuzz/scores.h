@@ -74,6 +74,7 @@ struct Arithmetic {
     return kF32Unit * std::max(std::abs(x), least) *
            std::max(std::abs(y), least);
   }
+
   // Relative error of a sum of n products, whose order and grouping are the
   // kernel's own.
   double Sum(int64_t n) const {
