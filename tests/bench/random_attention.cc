@@ -32,8 +32,10 @@ AttentionShape SelfAttention(int64_t len, int64_t heads, int64_t dim,
 
 RandomAttention::RandomAttention(const AttentionShape& shape)
     : shape_(shape), lse_(shape.q_len * shape.q_heads) {
-  for (Memory* t : {&q_, &d_o_, &o_, &dq_}) *t = Zeros(shape.q_len, shape.q_heads);
-  for (Memory* t : {&k_, &v_, &dk_, &dv_}) *t = Zeros(shape.kv_len, shape.kv_heads);
+  for (Memory* t : {&q_, &d_o_, &o_, &dq_})
+    *t = Zeros(shape.q_len, shape.q_heads);
+  for (Memory* t : {&k_, &v_, &dk_, &dv_})
+    *t = Zeros(shape.kv_len, shape.kv_heads);
   for (Memory* t : {&q_, &k_, &v_, &d_o_}) Randomize(*t);
   Problem& p = forward_.problem;
   p.batch = 1;
@@ -66,13 +68,12 @@ void RandomAttention::Run(Op op, Stream& stream, const GroupOptions& options) {
 }
 
 RandomAttention::Memory RandomAttention::Zeros(int64_t len,
-                                              int64_t heads) const {
+                                               int64_t heads) const {
   return Memory(len * heads * shape_.dim * SizeOf(shape_.dtype));
 }
 
 void RandomAttention::Randomize(Memory& memory) {
-  const int64_t elements =
-      memory.size() / SizeOf(shape_.dtype);
+  const int64_t elements = memory.size() / SizeOf(shape_.dtype);
   for (int64_t i = 0; i < elements; ++i) {
     StoreElement(memory.data(), shape_.dtype, i, normal_(random_));
   }

@@ -187,18 +187,18 @@ TEST(EmulatorBarrierTest, BlocksOfAClusterReachEachOther) {
 }
 
 TEST(EmulatorBarrierTest, FindsABlockThatLeavesItsCluster) {
-  EXPECT_GT(Failures(kCluster, "has ended",
-                     [] {
-                       MakeBarrier(1);
-                       ptx::ClusterArrive();
-                       ptx::ClusterWait();  // all have their barriers
-                       if (ptx::ClusterRank() == 0) return;
-                       for (int i = 0; i < 100; ++i) __syncwarp();
-                       if (threadIdx.x > 0) return;
-                       ptx::BarrierArriveCluster(
-                           ptx::ClusterAddress(kBarrier, 0));
-                     }),
-            kSeeds / 2);
+  EXPECT_GT(
+      Failures(kCluster, "has ended",
+               [] {
+                 MakeBarrier(1);
+                 ptx::ClusterArrive();
+                 ptx::ClusterWait();  // all have their barriers
+                 if (ptx::ClusterRank() == 0) return;
+                 for (int i = 0; i < 100; ++i) __syncwarp();
+                 if (threadIdx.x > 0) return;
+                 ptx::BarrierArriveCluster(ptx::ClusterAddress(kBarrier, 0));
+               }),
+      kSeeds / 2);
 }
 
 // --- Launches.
