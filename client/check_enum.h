@@ -4,7 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 
 namespace attnd::client {
 

@@ -3,10 +3,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
+#include "base/field_error.h"
 #include "client/messages.h"
 #include "client/tensor_size.h"
 #include "google/protobuf/message.h"
-#include "kernels/field_error.h"
 #include "proto/message_arena.h"
 
 namespace attnd::client {

@@ -3,13 +3,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
+#include "base/field_error.h"
 #include "client/check_enum.h"
 #include "client/messages.h"
 #include "client/tensor_size.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/message.h"
-#include "kernels/field_error.h"
 #include "proto/message_arena.h"
 
 namespace attnd::client {

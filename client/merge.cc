@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/field_error.h"
+#include "base/float16.h"
 #include "client/check_enum.h"
-#include "client/float16.h"
 #include "client/tensor_size.h"
-#include "kernels/field_error.h"
 
 namespace attnd::client {
 namespace {

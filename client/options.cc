@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attnd/client.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 #include "proto/codec.h"
 
 namespace attnd::client {

@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/field_error.h"
 #include "client/check_enum.h"
-#include "kernels/field_error.h"
 
 namespace attnd::client {
 

@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 
 namespace attnd::client {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 #include "kernels/request_checks.h"
 
 namespace attnd {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 #include "kernels/request_checks.h"
 
 namespace attnd {

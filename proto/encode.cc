@@ -10,9 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "attn/v1/attention.pb.h"
+#include "base/field_error.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
-#include "kernels/field_error.h"
 #include "proto/codec.h"
 #include "proto/wire_format.h"
 

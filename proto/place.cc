@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 
 namespace attnd::wire {
 

@@ -8,7 +8,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/types/span.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 #include "proto/wire_format.h"
 
 namespace attnd::wire {

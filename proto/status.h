@@ -22,7 +22,7 @@ struct FieldViolation {
   std::string description;
 };
 
-// The BadRequest violations of `status` (see kernels/field_error.h).
+// The BadRequest violations of `status` (see base/field_error.h).
 std::vector<FieldViolation> FieldViolations(const absl::Status& status);
 
 // `status` with a RetryInfo: trying again after `delay` may succeed.

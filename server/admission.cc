@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 #include "server/group_run.h"
 #include "server/scheduler.h"
 

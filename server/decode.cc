@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "attn/v1/attention.pb.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 #include "kernels/request.h"
 #include "proto/codec.h"
 #include "proto/message_arena.h"

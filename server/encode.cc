@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "attn/v1/attention.pb.h"
+#include "base/field_error.h"
 #include "google/protobuf/io/coded_stream.h"
-#include "kernels/field_error.h"
 #include "proto/message_arena.h"
 #include "server/proto_enums.h"
 

@@ -1,7 +1,7 @@
 #include "server/proto_enums.h"
 
 #include "absl/strings/str_cat.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 
 namespace attnd::server {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "client/float16.h"
+#include "base/float16.h"
 #include "client/npy.h"
 #include "client/tensor_size.h"
 #include "proto/codec.h"

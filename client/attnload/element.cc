@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "client/float16.h"
+#include "base/float16.h"
 
 namespace attnd::attnload {
 

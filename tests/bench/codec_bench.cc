@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "attn/v1/attention.pb.h"
+#include "base/field_error.h"
 #include "benchmark/benchmark.h"
-#include "kernels/field_error.h"
 #include "proto/codec.h"
 #include "proto/status.h"
 

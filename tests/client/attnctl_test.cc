@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/float16.h"
+#include "base/float16.h"
 #include "client/npy.h"
 #include "tests/client/attnctl_fixture.h"
 #include "tests/client/rude_server.h"

@@ -1,4 +1,4 @@
-#include "client/float16.h"
+#include "base/float16.h"
 
 #include <gtest/gtest.h>
 

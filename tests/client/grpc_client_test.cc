@@ -17,7 +17,7 @@
 #include "absl/synchronization/notification.h"
 #include "attn/v1/attention.grpc.pb.h"
 #include "attnd/client.h"
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 #include "proto/grpc_status.h"
 #include "proto/status.h"
 

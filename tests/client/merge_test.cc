@@ -11,7 +11,7 @@
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
-#include "client/float16.h"
+#include "base/float16.h"
 #include "client/tensor_size.h"
 
 namespace attnd::client {

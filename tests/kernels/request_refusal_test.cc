@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "base/field_error.h"
 #include "gtest/gtest.h"
-#include "kernels/field_error.h"
 #include "kernels/request.h"
 #include "tests/kernels/request_specs.h"
 

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "base/field_error.h"
 #include "gtest/gtest.h"
-#include "kernels/field_error.h"
 #include "proto/status.h"
 
 namespace attnd::wire {

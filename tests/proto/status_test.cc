@@ -5,9 +5,9 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "base/field_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "kernels/field_error.h"
 #include "proto/wire_format.h"
 
 namespace attnd::wire {

@@ -17,9 +17,9 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]')
 MAY_INCLUDE = {
     'base': ('base/',),
     'kernels': ('kernels/', 'base/'),
-    'proto': ('proto/', 'base/', 'kernels/field_error.h'),
+    'proto': ('proto/', 'base/'),
     'server': ('server/', 'proto/', 'base/', 'kernels/'),
-    'client': ('client/', 'attnd/', 'proto/', 'base/', 'kernels/field_error.h'),
+    'client': ('client/', 'attnd/', 'proto/', 'base/'),
 }
 OURS = ('base/', 'kernels/', 'proto/', 'server/', 'client/', 'attnd/')
 

@@ -1,5 +1,5 @@
-#ifndef ATTND_KERNELS_FIELD_ERROR_H_
-#define ATTND_KERNELS_FIELD_ERROR_H_
+#ifndef ATTND_BASE_FIELD_ERROR_H_
+#define ATTND_BASE_FIELD_ERROR_H_
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -18,4 +18,4 @@ void AddFieldViolation(absl::string_view field, absl::string_view description,
 
 }  // namespace attnd
 
-#endif  // ATTND_KERNELS_FIELD_ERROR_H_
+#endif  // ATTND_BASE_FIELD_ERROR_H_

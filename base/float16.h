@@ -1,5 +1,5 @@
-#ifndef ATTND_CLIENT_FLOAT16_H_
-#define ATTND_CLIENT_FLOAT16_H_
+#ifndef ATTND_BASE_FLOAT16_H_
+#define ATTND_BASE_FLOAT16_H_
 
 // IEEE 754 binary16 and bfloat16 to float, and from float or double, rounding
 // once, to nearest even. Portable: no compiler support for either type is
@@ -65,4 +65,4 @@ inline uint16_t ToF16(double value) {
 
 }  // namespace attnd::client
 
-#endif  // ATTND_CLIENT_FLOAT16_H_
+#endif  // ATTND_BASE_FLOAT16_H_

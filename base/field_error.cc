@@ -1,4 +1,4 @@
-#include "kernels/field_error.h"
+#include "base/field_error.h"
 
 #include <string>
 
