@@ -15,7 +15,7 @@
 #include "client/executor.h"
 #include "client/retry.h"
 #include "client/transport.h"
-#include "proto/codec.h"
+#include "proto/wire/codec.h"
 
 namespace attnd::client {
 

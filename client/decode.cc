@@ -7,7 +7,7 @@
 #include "client/messages.h"
 #include "client/tensor_size.h"
 #include "google/protobuf/message.h"
-#include "proto/message_arena.h"
+#include "proto/wire/message_arena.h"
 
 namespace attnd::client {
 namespace {

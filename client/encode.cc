@@ -10,7 +10,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/message.h"
-#include "proto/message_arena.h"
+#include "proto/wire/message_arena.h"
 
 namespace attnd::client {
 namespace {

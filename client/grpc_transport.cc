@@ -9,9 +9,9 @@
 #include "base/clock.h"
 #include "grpc/grpc.h"
 #include "grpcpp/grpcpp.h"
-#include "proto/grpc_bytes.h"
-#include "proto/grpc_status.h"
-#include "proto/grpc_time.h"
+#include "proto/wire/grpc_bytes.h"
+#include "proto/wire/grpc_status.h"
+#include "proto/wire/grpc_time.h"
 
 namespace attnd::client {
 namespace {

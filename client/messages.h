@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "attnd/client.h"
-#include "proto/codec.h"
+#include "proto/wire/codec.h"
 
 namespace attnd::client {
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "client/npy_header.h"
 #include "client/whole_file.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {

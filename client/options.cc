@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "attnd/client.h"
 #include "base/field_error.h"
-#include "proto/codec.h"
+#include "proto/wire/codec.h"
 
 namespace attnd::client {
 namespace {

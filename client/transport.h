@@ -15,7 +15,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "proto/codec.h"
+#include "proto/wire/codec.h"
 
 namespace attnd::client {
 

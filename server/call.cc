@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "proto/grpc_status.h"
-#include "proto/grpc_time.h"
+#include "proto/wire/grpc_status.h"
+#include "proto/wire/grpc_time.h"
 #include "server/decode.h"
 #include "server/encode.h"
 #include "server/identity.h"

@@ -22,7 +22,7 @@
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/message_allocator.h"
 #include "grpcpp/support/server_callback.h"
-#include "proto/grpc_bytes.h"
+#include "proto/wire/grpc_bytes.h"
 #include "server/service.h"
 #include "server/work.h"
 

@@ -9,8 +9,8 @@
 #include "attn/v1/attention.pb.h"
 #include "base/field_error.h"
 #include "kernels/request.h"
-#include "proto/codec.h"
-#include "proto/message_arena.h"
+#include "proto/wire/codec.h"
+#include "proto/wire/message_arena.h"
 #include "server/proto_enums.h"
 
 namespace attnd::server {

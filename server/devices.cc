@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::server {
 namespace {

@@ -7,7 +7,7 @@
 #include "attn/v1/attention.pb.h"
 #include "base/field_error.h"
 #include "google/protobuf/io/coded_stream.h"
-#include "proto/message_arena.h"
+#include "proto/wire/message_arena.h"
 #include "server/proto_enums.h"
 
 namespace attnd::server {

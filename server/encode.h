@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/request.h"
-#include "proto/codec.h"
+#include "proto/wire/codec.h"
 #include "server/work.h"
 
 namespace attnd::server {

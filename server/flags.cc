@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "server/version.h"
 
 namespace attnd::server {

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "proto/codec.h"
+#include "proto/wire/codec.h"
 
 namespace attnd::server {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "server/scheduler_impl.h"
 
 namespace attnd::server {

@@ -13,7 +13,7 @@
 #include "grpcpp/resource_quota.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
-#include "proto/grpc_time.h"
+#include "proto/wire/grpc_time.h"
 #include "server/admitted_calls.h"
 #include "server/describe.h"
 #include "server/metrics.h"

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {

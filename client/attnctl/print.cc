@@ -9,7 +9,7 @@
 #include "client/printable.h"
 #include "client/tensor_size.h"
 #include "nlohmann/json.hpp"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/float16.h"
 #include "client/npy.h"
 #include "client/tensor_size.h"
-#include "proto/codec.h"
-#include "proto/status.h"
+#include "proto/wire/codec.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {

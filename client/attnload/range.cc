@@ -7,7 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/decimal.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::attnload {
 namespace {

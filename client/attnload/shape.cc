@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/decimal.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::attnload {
 namespace {

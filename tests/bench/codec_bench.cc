@@ -8,8 +8,8 @@
 #include "attn/v1/attention.pb.h"
 #include "base/field_error.h"
 #include "benchmark/benchmark.h"
-#include "proto/codec.h"
-#include "proto/status.h"
+#include "proto/wire/codec.h"
+#include "proto/wire/status.h"
 
 namespace attnd::wire {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "tests/client/fake_transport.h"
 #include "tests/client/manual_executor.h"
 

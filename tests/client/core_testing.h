@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "attn/v1/attention.pb.h"
 #include "client/core.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "tests/client/fake_transport.h"
 #include "tests/client/manual_executor.h"
 

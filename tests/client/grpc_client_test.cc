@@ -18,8 +18,8 @@
 #include "attn/v1/attention.grpc.pb.h"
 #include "attnd/client.h"
 #include "base/field_error.h"
-#include "proto/grpc_status.h"
-#include "proto/status.h"
+#include "proto/wire/grpc_status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {

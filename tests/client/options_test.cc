@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "attnd/client.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {

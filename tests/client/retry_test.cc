@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {

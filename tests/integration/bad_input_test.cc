@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "tests/integration/http2.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/process.h"

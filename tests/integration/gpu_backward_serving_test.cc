@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "server/server.h"
 #include "tests/integration/gpu_server.h"
 #include "tests/integration/rpc.h"

@@ -15,7 +15,7 @@
 #include "absl/time/clock.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "server/devices.h"
 #include "server/server.h"
 #include "tests/integration/gpu_server.h"

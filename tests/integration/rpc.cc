@@ -12,7 +12,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
-#include "proto/grpc_status.h"
+#include "proto/wire/grpc_status.h"
 #include "tests/server/bad_requests.h"
 
 namespace attnd::testing {

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
 #include "tests/server/bad_requests.h"

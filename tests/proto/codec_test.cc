@@ -1,4 +1,4 @@
-#include "proto/codec.h"
+#include "proto/wire/codec.h"
 
 #include <algorithm>
 #include <memory>
@@ -10,8 +10,8 @@
 #include "attn/v1/attention.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/status.h"
-#include "proto/wire_format.h"
+#include "proto/wire/status.h"
+#include "proto/wire/wire_format.h"
 #include "tests/proto/plain.h"
 
 namespace attnd::wire {

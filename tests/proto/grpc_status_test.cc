@@ -1,11 +1,11 @@
-#include "proto/grpc_status.h"
+#include "proto/wire/grpc_status.h"
 
 #include <string>
 
 #include "absl/strings/cord.h"
 #include "base/field_error.h"
 #include "gtest/gtest.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::wire {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "proto/wire_format.h"
+#include "proto/wire/wire_format.h"
 
 namespace attnd::wire::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 #include <random>
 #include <string>
@@ -8,7 +8,7 @@
 #include "base/field_error.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/wire_format.h"
+#include "proto/wire/wire_format.h"
 
 namespace attnd::wire {
 namespace {

@@ -32,9 +32,9 @@ CUDA = re.compile(r'cuda|cublas|cudnn|nvrtc|nccl|cute/|cutlass/|cooperative_grou
 GRPC_EDGES = {
     'client/connection',
     'client/grpc_transport',
-    'proto/grpc_bytes',
-    'proto/grpc_status',
-    'proto/grpc_time',
+    'proto/wire/grpc_bytes',
+    'proto/wire/grpc_status',
+    'proto/wire/grpc_time',
     'server/call',
     'server/library_log',
     'server/server',

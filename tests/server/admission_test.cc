@@ -7,7 +7,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "server/scheduler.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/test_work.h"

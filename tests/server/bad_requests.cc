@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::server {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "tests/server/fakes/identity_backend.h"
 
 namespace attnd::server {

@@ -10,7 +10,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "server/scheduler.h"
 
 namespace attnd::server {

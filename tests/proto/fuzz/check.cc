@@ -6,7 +6,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 #include "tests/proto/plain.h"
 
 namespace attnd::wire::testing {

@@ -1,5 +1,5 @@
-#ifndef ATTND_PROTO_GRPC_BYTES_H_
-#define ATTND_PROTO_GRPC_BYTES_H_
+#ifndef ATTND_PROTO_WIRE_GRPC_BYTES_H_
+#define ATTND_PROTO_WIRE_GRPC_BYTES_H_
 
 // Between the codec's views and gRPC's buffers, without copying tensors.
 
@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/slice.h"
-#include "proto/codec.h"
+#include "proto/wire/codec.h"
 
 namespace attnd::wire {
 
@@ -58,4 +58,4 @@ grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,
 
 }  // namespace attnd::wire
 
-#endif  // ATTND_PROTO_GRPC_BYTES_H_
+#endif  // ATTND_PROTO_WIRE_GRPC_BYTES_H_

@@ -1,5 +1,5 @@
-#ifndef ATTND_PROTO_GRPC_TIME_H_
-#define ATTND_PROTO_GRPC_TIME_H_
+#ifndef ATTND_PROTO_WIRE_GRPC_TIME_H_
+#define ATTND_PROTO_WIRE_GRPC_TIME_H_
 
 // Deadlines of MonotonicNow() as gRPC has them, and back, without a look at the
 // wall clock. No deadline is InfiniteFuture here and gpr_inf_future there.
@@ -16,4 +16,4 @@ gpr_timespec ToGrpcDeadline(absl::Time deadline);
 
 }  // namespace attnd::wire
 
-#endif  // ATTND_PROTO_GRPC_TIME_H_
+#endif  // ATTND_PROTO_WIRE_GRPC_TIME_H_

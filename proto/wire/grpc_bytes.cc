@@ -1,4 +1,4 @@
-#include "proto/grpc_bytes.h"
+#include "proto/wire/grpc_bytes.h"
 
 #include <algorithm>
 #include <atomic>

@@ -1,5 +1,5 @@
-#ifndef ATTND_PROTO_CODEC_H_
-#define ATTND_PROTO_CODEC_H_
+#ifndef ATTND_PROTO_WIRE_CODEC_H_
+#define ATTND_PROTO_WIRE_CODEC_H_
 
 // attn.v1 messages on the wire without tensor bytes ever passing through
 // protobuf. A message is a header (the generated type, with every Tensor's
@@ -78,4 +78,4 @@ absl::Status Decode(absl::Span<const absl::string_view> fragments,
 
 }  // namespace attnd::wire
 
-#endif  // ATTND_PROTO_CODEC_H_
+#endif  // ATTND_PROTO_WIRE_CODEC_H_

@@ -1,5 +1,5 @@
-#ifndef ATTND_PROTO_STATUS_H_
-#define ATTND_PROTO_STATUS_H_
+#ifndef ATTND_PROTO_WIRE_STATUS_H_
+#define ATTND_PROTO_WIRE_STATUS_H_
 
 // absl::Status with google.rpc details (BadRequest, RetryInfo), and its bytes
 // as google.rpc.Status. Encoded here by hand: linking google/rpc descriptors
@@ -44,4 +44,4 @@ std::string Echo(absl::string_view text);
 
 }  // namespace attnd::wire
 
-#endif  // ATTND_PROTO_STATUS_H_
+#endif  // ATTND_PROTO_WIRE_STATUS_H_

@@ -1,4 +1,4 @@
-#include "proto/place.h"
+#include "proto/wire/place.h"
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"

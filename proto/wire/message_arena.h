@@ -1,5 +1,5 @@
-#ifndef ATTND_PROTO_MESSAGE_ARENA_H_
-#define ATTND_PROTO_MESSAGE_ARENA_H_
+#ifndef ATTND_PROTO_WIRE_MESSAGE_ARENA_H_
+#define ATTND_PROTO_WIRE_MESSAGE_ARENA_H_
 
 #include <cstddef>
 
@@ -33,4 +33,4 @@ class MessageArena {
 
 }  // namespace attnd::wire
 
-#endif  // ATTND_PROTO_MESSAGE_ARENA_H_
+#endif  // ATTND_PROTO_WIRE_MESSAGE_ARENA_H_

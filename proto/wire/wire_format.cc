@@ -1,4 +1,4 @@
-#include "proto/wire_format.h"
+#include "proto/wire/wire_format.h"
 
 namespace attnd::wire {
 

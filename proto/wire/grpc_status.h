@@ -1,5 +1,5 @@
-#ifndef ATTND_PROTO_GRPC_STATUS_H_
-#define ATTND_PROTO_GRPC_STATUS_H_
+#ifndef ATTND_PROTO_WIRE_GRPC_STATUS_H_
+#define ATTND_PROTO_WIRE_GRPC_STATUS_H_
 
 // The one mapping between absl::Status and grpc::Status: code, message and
 // payloads survive in both directions.
@@ -19,4 +19,4 @@ absl::Status FromGrpcStatus(const grpc::Status& status);
 
 }  // namespace attnd::wire
 
-#endif  // ATTND_PROTO_GRPC_STATUS_H_
+#endif  // ATTND_PROTO_WIRE_GRPC_STATUS_H_

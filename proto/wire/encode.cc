@@ -13,8 +13,8 @@
 #include "base/field_error.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
-#include "proto/codec.h"
-#include "proto/wire_format.h"
+#include "proto/wire/codec.h"
+#include "proto/wire/wire_format.h"
 
 namespace attnd::wire {
 namespace {

@@ -1,4 +1,4 @@
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/types/span.h"
 #include "base/field_error.h"
-#include "proto/wire_format.h"
+#include "proto/wire/wire_format.h"
 
 namespace attnd::wire {
 namespace {

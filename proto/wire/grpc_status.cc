@@ -1,10 +1,10 @@
-#include "proto/grpc_status.h"
+#include "proto/wire/grpc_status.h"
 
 #include <string>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/string_view.h"
-#include "proto/status.h"
+#include "proto/wire/status.h"
 
 namespace attnd::wire {
 

@@ -1,5 +1,5 @@
-#ifndef ATTND_PROTO_PLACE_H_
-#define ATTND_PROTO_PLACE_H_
+#ifndef ATTND_PROTO_WIRE_PLACE_H_
+#define ATTND_PROTO_WIRE_PLACE_H_
 
 // Where in a message a scan is, and what its schema has to say there.
 
@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "google/protobuf/descriptor.h"
-#include "proto/wire_format.h"
+#include "proto/wire/wire_format.h"
 
 namespace attnd::wire {
 
@@ -54,4 +54,4 @@ class Seen {
 
 }  // namespace attnd::wire
 
-#endif  // ATTND_PROTO_PLACE_H_
+#endif  // ATTND_PROTO_WIRE_PLACE_H_

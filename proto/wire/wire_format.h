@@ -1,5 +1,5 @@
-#ifndef ATTND_PROTO_WIRE_FORMAT_H_
-#define ATTND_PROTO_WIRE_FORMAT_H_
+#ifndef ATTND_PROTO_WIRE_WIRE_FORMAT_H_
+#define ATTND_PROTO_WIRE_WIRE_FORMAT_H_
 
 // The protobuf wire format, byte by byte: what codec and status share.
 
@@ -94,4 +94,4 @@ class Reader {
 
 }  // namespace attnd::wire
 
-#endif  // ATTND_PROTO_WIRE_FORMAT_H_
+#endif  // ATTND_PROTO_WIRE_WIRE_FORMAT_H_

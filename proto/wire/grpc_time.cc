@@ -1,4 +1,4 @@
-#include "proto/grpc_time.h"
+#include "proto/wire/grpc_time.h"
 
 #include <cstdint>
 
