@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/float16.h"
-#include "client/npy.h"
+#include "client/attnctl/npy.h"
 #include "client/tensor_size.h"
 #include "proto/wire/codec.h"
 #include "proto/wire/status.h"

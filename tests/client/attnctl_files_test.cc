@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/npy.h"
+#include "client/attnctl/npy.h"
 #include "tests/client/attnctl_fixture.h"
 
 namespace attnd::client {

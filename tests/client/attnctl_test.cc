@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/float16.h"
-#include "client/npy.h"
+#include "client/attnctl/npy.h"
 #include "tests/client/attnctl_fixture.h"
 #include "tests/client/rude_server.h"
 #include "tests/integration/process.h"

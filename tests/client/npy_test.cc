@@ -1,4 +1,4 @@
-#include "client/npy.h"
+#include "client/attnctl/npy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/random/random.h"
-#include "client/npy_header.h"
+#include "client/attnctl/npy_header.h"
 
 namespace attnd::client {
 namespace {

@@ -25,7 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/npy.h"
+#include "client/attnctl/npy.h"
 #include "kernels/attention.h"
 #include "kernels/reference/reference.h"
 

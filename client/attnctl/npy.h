@@ -1,5 +1,5 @@
-#ifndef ATTND_CLIENT_NPY_H_
-#define ATTND_CLIENT_NPY_H_
+#ifndef ATTND_CLIENT_ATTNCTL_NPY_H_
+#define ATTND_CLIENT_ATTNCTL_NPY_H_
 
 // NumPy's .npy files, versions 1 to 3: little-endian, C order, float32,
 // float16, int64, and bfloat16.
@@ -43,4 +43,4 @@ absl::Status WriteNpy(const std::string& path, NpyType type,
 
 }  // namespace attnd::client
 
-#endif  // ATTND_CLIENT_NPY_H_
+#endif  // ATTND_CLIENT_ATTNCTL_NPY_H_

@@ -1,4 +1,4 @@
-#include "client/npy_header.h"
+#include "client/attnctl/npy_header.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"

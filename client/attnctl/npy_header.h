@@ -1,5 +1,5 @@
-#ifndef ATTND_CLIENT_NPY_HEADER_H_
-#define ATTND_CLIENT_NPY_HEADER_H_
+#ifndef ATTND_CLIENT_ATTNCTL_NPY_HEADER_H_
+#define ATTND_CLIENT_ATTNCTL_NPY_HEADER_H_
 
 #include <cstdint>
 #include <string>
@@ -23,4 +23,4 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(absl::string_view text);
 
 }  // namespace attnd::client
 
-#endif  // ATTND_CLIENT_NPY_HEADER_H_
+#endif  // ATTND_CLIENT_ATTNCTL_NPY_HEADER_H_

@@ -1,4 +1,4 @@
-#include "client/npy.h"
+#include "client/attnctl/npy.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "client/npy_header.h"
+#include "client/attnctl/npy_header.h"
 #include "client/whole_file.h"
 #include "proto/wire/status.h"
 
