@@ -14,12 +14,12 @@
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "proto/wire/grpc_time.h"
-#include "server/admitted_calls.h"
-#include "server/describe.h"
-#include "server/metrics.h"
-#include "server/metrics_server.h"
-#include "server/service.h"
-#include "server/unix_socket.h"
+#include "server/front/admitted_calls.h"
+#include "server/front/describe.h"
+#include "server/front/service.h"
+#include "server/net/unix_socket.h"
+#include "server/telemetry/metrics.h"
+#include "server/telemetry/metrics_server.h"
 
 namespace attnd::server {
 namespace {

@@ -15,8 +15,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "kernels/backend.h"
-#include "server/options.h"
-#include "server/scheduler.h"
+#include "server/config/options.h"
+#include "server/scheduling/scheduler.h"
 
 namespace attnd::server {
 

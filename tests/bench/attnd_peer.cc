@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "attnd/client.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "server/heap.h"
+#include "server/program/heap.h"
 #include "server/server.h"
 #include "tests/bench/peer_process.h"
 #include "tests/server/fakes/identity_backend.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "attn/v1/attention.grpc.pb.h"
-#include "server/heap.h"
-#include "server/options.h"
+#include "server/config/options.h"
+#include "server/program/heap.h"
 #include "tests/bench/echo_grpc.h"
 #include "tests/bench/echo_peers.h"
 

@@ -11,7 +11,7 @@
 #include "grpcpp/channel.h"
 #include "kernels/attention.h"
 #include "kernels/backend.h"
-#include "server/devices.h"
+#include "server/program/devices.h"
 #include "server/server.h"
 
 namespace attnd::testing {

@@ -16,7 +16,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "proto/wire/status.h"
-#include "server/devices.h"
+#include "server/program/devices.h"
 #include "server/server.h"
 #include "tests/integration/gpu_server.h"
 #include "tests/integration/http_get.h"

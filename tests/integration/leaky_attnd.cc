@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "server/program.h"
+#include "server/program/program.h"
 
 namespace {
 

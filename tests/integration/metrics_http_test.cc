@@ -16,7 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "server/descriptor.h"
+#include "server/net/descriptor.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"

@@ -35,15 +35,15 @@ GRPC_EDGES = {
     'proto/wire/grpc_bytes',
     'proto/wire/grpc_status',
     'proto/wire/grpc_time',
-    'server/call',
-    'server/library_log',
+    'server/front/call',
+    'server/program/library_log',
     'server/server',
-    'server/service',
+    'server/front/service',
 }
 
 # What tells the time of day: nothing else may know a clock that someone can set.
 WALL_CLOCK = 'absl/time/clock.h'
-WALL_CLOCK_USERS = {'server/log'}
+WALL_CLOCK_USERS = {'server/telemetry/log'}
 
 
 def broken_rule(path, header):

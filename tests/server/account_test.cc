@@ -1,4 +1,4 @@
-#include "server/account.h"
+#include "server/work/account.h"
 
 #include <limits>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "server/admission.h"
+#include "server/scheduling/admission.h"
 
 #include <limits>
 #include <memory>
@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "proto/wire/status.h"
-#include "server/scheduler.h"
+#include "server/scheduling/scheduler.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/test_work.h"
 

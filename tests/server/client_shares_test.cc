@@ -1,4 +1,4 @@
-#include "server/client_shares.h"
+#include "server/work/client_shares.h"
 
 #include "gtest/gtest.h"
 

@@ -1,4 +1,4 @@
-#include "server/decode.h"
+#include "server/front/decode.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/devices.h"
+#include "server/program/devices.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

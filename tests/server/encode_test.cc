@@ -1,4 +1,4 @@
-#include "server/encode.h"
+#include "server/front/encode.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Shares between clients and priorities, as the policy gives them.
 
-#include "server/fair_queue.h"
+#include "server/scheduling/fair_queue.h"
 
 #include <map>
 #include <string>

@@ -1,4 +1,4 @@
-#include "server/identity.h"
+#include "server/front/identity.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // A lane and the groups it runs, fed by hand.
 
-#include "server/lane.h"
+#include "server/execution/lane.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -12,7 +12,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/group_run.h"
+#include "server/execution/group_run.h"
 #include "tests/server/fakes/fault_backend.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/test_work.h"

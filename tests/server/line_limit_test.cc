@@ -1,4 +1,4 @@
-#include "server/line_limit.h"
+#include "server/telemetry/line_limit.h"
 
 #include <gtest/gtest.h>
 

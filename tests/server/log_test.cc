@@ -1,4 +1,4 @@
-#include "server/log.h"
+#include "server/telemetry/log.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "server/metrics_server.h"
+#include "server/telemetry/metrics_server.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

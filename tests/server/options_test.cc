@@ -1,4 +1,4 @@
-#include "server/options.h"
+#include "server/config/options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

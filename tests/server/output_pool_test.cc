@@ -1,4 +1,4 @@
-#include "server/output_pool.h"
+#include "server/work/output_pool.h"
 
 #include <cstring>
 #include <memory>

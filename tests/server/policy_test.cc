@@ -1,4 +1,4 @@
-#include "server/policy.h"
+#include "server/scheduling/policy.h"
 
 #include <algorithm>
 #include <random>

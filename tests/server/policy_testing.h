@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/policy.h"
+#include "server/scheduling/policy.h"
 
 namespace attnd::server {
 

@@ -8,7 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/wire/status.h"
-#include "server/scheduler.h"
+#include "server/scheduling/scheduler.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/manual_backend.h"
 #include "tests/server/fakes/test_work.h"

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/scheduler.h"
+#include "server/scheduling/scheduler.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/manual_backend.h"
 #include "tests/server/fakes/test_work.h"

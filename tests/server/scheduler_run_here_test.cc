@@ -16,7 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "server/scheduler.h"
+#include "server/scheduling/scheduler.h"
 #include "tests/server/fakes/fault_backend.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/manual_backend.h"

@@ -1,6 +1,6 @@
 // How admitted work runs: lanes, groups, devices. Devices are stepped by hand.
 
-#include "server/scheduler.h"
+#include "server/scheduling/scheduler.h"
 
 #include <vector>
 

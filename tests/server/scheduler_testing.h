@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/wire/status.h"
-#include "server/scheduler.h"
+#include "server/scheduling/scheduler.h"
 
 namespace attnd::server {
 

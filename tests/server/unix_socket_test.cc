@@ -1,4 +1,4 @@
-#include "server/unix_socket.h"
+#include "server/net/unix_socket.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

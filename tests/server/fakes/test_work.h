@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/work.h"
+#include "server/work/work.h"
 
 namespace attnd::server {
 

@@ -1,0 +1,134 @@
+#include "server/config/options.h"
+
+#include <arpa/inet.h>
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "proto/wire/codec.h"
+
+namespace attnd::server {
+namespace {
+
+constexpr int64_t kMinMemoryLimit = int64_t{16} << 20;
+constexpr double kMostFlops = 1e18;
+
+absl::Status Bad(absl::string_view flag, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
+}
+
+absl::Status InRange(absl::string_view flag, int64_t value, int64_t min,
+                     int64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return Bad(flag, absl::StrCat("must be ", min, " to ", max, ", is ", value));
+}
+
+// Also refuses what is no number.
+absl::Status FlopsInRange(absl::string_view flag, double value) {
+  if (value >= 0 && value <= kMostFlops) return absl::OkStatus();
+  return Bad(flag, absl::StrCat("must be 0 to ", kMostFlops, ", is ", value));
+}
+
+absl::Status InRange(absl::string_view flag, absl::Duration value,
+                     absl::Duration min, absl::Duration max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return Bad(flag, absl::StrCat("must be ", absl::FormatDuration(min), " to ",
+                                absl::FormatDuration(max), ", is ",
+                                absl::FormatDuration(value)));
+}
+
+}  // namespace
+
+absl::string_view BareHost(absl::string_view host) {
+  absl::string_view inside = host;
+  return absl::ConsumePrefix(&inside, "[") && absl::ConsumeSuffix(&inside, "]")
+             ? inside
+             : host;
+}
+
+bool IsLoopback(absl::string_view host) {
+  const std::string bare(BareHost(host));
+  // RFC 6761 reserves the name.
+  if (absl::EqualsIgnoreCase(bare, "localhost")) return true;
+  in_addr v4 = {};
+  if (inet_pton(AF_INET, bare.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> 24 == 127;
+  }
+  in6_addr v6 = {};
+  if (inet_pton(AF_INET6, bare.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) ||
+         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
+
+MemoryShares DivideMemory(int64_t memory_limit_bytes) {
+  MemoryShares shares;
+  // The remaining sixteenth is for what neither counts: read buffers that a
+  // peer has filled by less than their size, headers, call state.
+  shares.transport_bytes = memory_limit_bytes / 16 * 6;
+  shares.account_bytes = memory_limit_bytes / 16 * 9;
+  shares.max_message_bytes =
+      std::min(shares.transport_bytes / 2, wire::kMaxMessageBytes);
+  return shares;
+}
+
+absl::Status ServerOptions::Validate() const {
+  if (host.empty()) return Bad("--host", "must not be empty");
+  if (!IsLoopback(host) && !allow_insecure_bind) {
+    return Bad("--host", absl::StrCat(host, " is not loopback, and traffic is ",
+                                      "neither encrypted nor authenticated; ",
+                                      "--insecure allows it"));
+  }
+  if (port < 0 && unix_socket.empty()) {
+    return Bad("--port", "-1 needs --unix_socket: nothing to listen on");
+  }
+  // sockaddr_un holds 108 bytes with the terminating zero.
+  if (unix_socket.size() > 107) {
+    return Bad("--unix_socket", "must be at most 107 bytes long");
+  }
+  if (absl::StartsWith(unix_socket, "@")) {
+    return Bad("--unix_socket",
+               "an abstract socket, which has no permissions, is not "
+               "supported; a file of that name is ./@...");
+  }
+  if (unix_socket_mode < 0 || unix_socket_mode > 0777) {
+    return Bad("--unix_socket_mode", "must be 0 to 0777");
+  }
+  const MemoryShares shares = DivideMemory(memory_limit_bytes);
+  absl::Status status = InRange("--port", port, -1, 65535);
+  status.Update(InRange("--metrics_port", metrics_port, -1, 65535));
+  status.Update(InRange("--memory_limit", memory_limit_bytes, kMinMemoryLimit,
+                        int64_t{1} << 50));
+  if (status.ok()) {
+    status.Update(InRange("--max_message", max_message_bytes, 0,
+                          shares.max_message_bytes));
+  }
+  status.Update(InRange("--drain_time", drain_time, absl::ZeroDuration(),
+                        absl::Hours(24)));
+  status.Update(InRange("--keepalive_time", keepalive_time,
+                        absl::Milliseconds(100), absl::Hours(24)));
+  status.Update(InRange("--keepalive_timeout", keepalive_timeout,
+                        absl::Milliseconds(100), absl::Hours(24)));
+  status.Update(InRange("--max_streams", max_streams_per_connection, 1,
+                        int64_t{1} << 20));
+  status.Update(InRange("--max_connections", max_connections.value_or(1), 1,
+                        int64_t{1} << 20));
+  status.Update(
+      InRange("--max_metadata", max_metadata_bytes, 1 << 10, 1 << 20));
+  status.Update(InRange("--max_queue_requests", scheduler.max_queue_requests, 1,
+                        int64_t{1} << 20));
+  status.Update(FlopsInRange("--max_batch_flops", scheduler.max_batch_flops));
+  status.Update(
+      FlopsInRange("--small_request_flops", scheduler.small_request_flops));
+  status.Update(FlopsInRange("--run_here_flops", scheduler.run_here_flops));
+  status.Update(InRange("--lanes", scheduler.lanes_per_device, 1, 64));
+  status.Update(
+      InRange("--max_batch_requests", scheduler.max_batch_requests, 1, 4096));
+  status.Update(InRange("--max_batch_delay", scheduler.max_batch_delay,
+                        absl::ZeroDuration(), absl::Seconds(10)));
+  if (status.ok()) status.Update(scheduler.Validate());
+  return status;
+}
+
+}  // namespace attnd::server

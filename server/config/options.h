@@ -1,0 +1,79 @@
+#ifndef ATTND_SERVER_CONFIG_OPTIONS_H_
+#define ATTND_SERVER_CONFIG_OPTIONS_H_
+
+// What a server is told at its start. Flags live in flags.cc only, which
+// every program around this library shares.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/scheduling/scheduler.h"
+
+namespace attnd::server {
+
+struct ServerOptions {
+  // Where it listens. Loopback unless allow_insecure_bind: there is no
+  // encryption and no authentication yet.
+  std::string host = "127.0.0.1";
+  int port = 0;                 // 0: any free one; -1: no TCP
+  std::string unix_socket;      // a path; empty: none
+  int unix_socket_mode = 0600;  // who may connect to it
+  int metrics_port = -1;        // HTTP on `host`; 0: any free one; -1: none
+  bool allow_insecure_bind = false;
+
+  // Resident memory stays below this + 64 MiB; see DivideMemory.
+  int64_t memory_limit_bytes = int64_t{4} << 30;
+  // The largest request and response; 0: as large as the memory allows.
+  int64_t max_message_bytes = 0;
+  // `memory_bytes` is overwritten with DivideMemory's.
+  SchedulerOptions scheduler;
+
+  // Admitted work may take this long to finish once the server drains.
+  absl::Duration drain_time = absl::Seconds(30);
+  // A silent peer is given up after keepalive_time + keepalive_timeout.
+  absl::Duration keepalive_time = absl::Seconds(30);
+  absl::Duration keepalive_timeout = absl::Seconds(10);
+  int max_streams_per_connection = 1024;
+  // Unset: 1024 where gRPC can limit them (since 1.57). Set where it cannot,
+  // the server does not start.
+  std::optional<int> max_connections;
+  int64_t max_metadata_bytes = 16 << 10;
+
+  // Told a line of what an operator should know while it serves, such as why a
+  // device left. On any thread, so it must not block. Empty: nobody is told.
+  std::function<void(absl::string_view line)> log;
+
+  // INVALID_ARGUMENT naming the option as its flag is spelled
+  // ("--memory_limit"), with the range.
+  absl::Status Validate() const;
+};
+
+// How --memory_limit is divided. A request's bytes are at first gRPC's
+// (received, not yet copied), then the account's (input copy, scratch,
+// output). Both are bounded apart from each other, so that no mix of arrivals
+// and running work exceeds the sum, and a request must fit both.
+struct MemoryShares {
+  int64_t transport_bytes = 0;  // gRPC's ResourceQuota
+  int64_t account_bytes = 0;    // the byte account
+  // The largest message: half of transport_bytes, since gRPC refuses and kills
+  // calls, without a retry delay, before its quota is quite used up; never
+  // more than plain protobuf can read.
+  int64_t max_message_bytes = 0;
+};
+MemoryShares DivideMemory(int64_t memory_limit_bytes);
+
+// An address without the brackets that URLs put around IPv6.
+absl::string_view BareHost(absl::string_view host);
+
+// An address of 127.0.0.0/8, ::1, or an IPv4 one mapped into IPv6; "localhost".
+// Any other name could lead anywhere.
+bool IsLoopback(absl::string_view host);
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_CONFIG_OPTIONS_H_

@@ -1,0 +1,225 @@
+#include "server/front/decode.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "attn/v1/attention.pb.h"
+#include "base/field_error.h"
+#include "kernels/request.h"
+#include "proto/wire/codec.h"
+#include "proto/wire/message_arena.h"
+#include "server/front/proto_enums.h"
+
+namespace attnd::server {
+namespace {
+
+namespace pb = ::attn::v1;
+
+// A tensor's place on the wire and in a RequestSpec.
+struct TensorField {
+  int number;
+  TensorId id;
+};
+
+constexpr TensorField kForwardInputs[] = {
+    {pb::ForwardRequest::kQFieldNumber, TensorId::kQ},
+    {pb::ForwardRequest::kKFieldNumber, TensorId::kK},
+    {pb::ForwardRequest::kVFieldNumber, TensorId::kV},
+    {pb::ForwardRequest::kBiasFieldNumber, TensorId::kBias},
+};
+constexpr TensorField kBackwardInputs[] = {
+    {pb::BackwardRequest::kQFieldNumber, TensorId::kQ},
+    {pb::BackwardRequest::kKFieldNumber, TensorId::kK},
+    {pb::BackwardRequest::kVFieldNumber, TensorId::kV},
+    {pb::BackwardRequest::kBiasFieldNumber, TensorId::kBias},
+    {pb::BackwardRequest::kDOFieldNumber, TensorId::kDO},
+    {pb::BackwardRequest::kLseFieldNumber, TensorId::kLse},
+    {pb::BackwardRequest::kOFieldNumber, TensorId::kO},
+    {pb::BackwardRequest::kDeltaFieldNumber, TensorId::kDelta},
+    {pb::BackwardRequest::kDLseFieldNumber, TensorId::kDLse},
+};
+
+std::string Path(TensorId id, absl::string_view part) {
+  return absl::StrCat(TensorName(id), ".", part);
+}
+
+absl::Status AddInput(TensorId id, const pb::Tensor& tensor,
+                      RequestSpec& spec) {
+  // Request::Create says which ranks a tensor may have; this one only bounds
+  // what is copied to it.
+  constexpr int kMaxRank = 16;
+  if (tensor.shape_size() > kMaxRank) {
+    return FieldError(Path(id, "shape"),
+                      absl::StrCat("has rank ", tensor.shape_size()));
+  }
+  auto dtype = FromProto(tensor.dtype(), Path(id, "dtype"));
+  if (!dtype.ok()) return dtype.status();
+  TensorSpec& to = spec.inputs[id].emplace();
+  to.dtype = *dtype;
+  to.shape.assign(tensor.shape().begin(), tensor.shape().end());
+  return absl::OkStatus();
+}
+
+absl::Status AddOutput(TensorId id, const pb::OutputSpec& output,
+                       RequestSpec& spec) {
+  OutputSpec& to = spec.outputs[id];
+  to.want = !output.has_want() || output.want();
+  if (output.dtype() == pb::DATA_TYPE_UNSPECIFIED) return absl::OkStatus();
+  auto dtype = FromProto(output.dtype(), Path(id, "dtype"));
+  if (!dtype.ok()) return dtype.status();
+  to.dtype = *dtype;
+  return absl::OkStatus();
+}
+
+absl::Status AddList(absl::string_view field,
+                     const google::protobuf::RepeatedField<int64_t>& from,
+                     std::vector<int64_t>& to) {
+  if (from.size() > kMaxSequences) {
+    return FieldError(
+        field, absl::StrCat("has ", from.size(), " entries, the most is ",
+                            kMaxSequences));
+  }
+  to.assign(from.begin(), from.end());
+  return absl::OkStatus();
+}
+
+absl::Status AddAttention(const pb::Attention& attention, RequestSpec& spec) {
+  auto layout = FromProto(attention.layout());
+  if (!layout.ok()) return layout.status();
+  spec.layout = *layout;
+  if (attention.has_scale()) spec.scale = attention.scale();
+  if (attention.has_softcap()) spec.softcap = attention.softcap();
+  spec.mask.causal = attention.mask().causal();
+  if (attention.mask().has_window_left()) {
+    spec.mask.left = attention.mask().window_left();
+  }
+  if (attention.mask().has_window_right()) {
+    spec.mask.right = attention.mask().window_right();
+  }
+  if (attention.has_q_stride()) spec.q_stride = attention.q_stride();
+  if (attention.has_kv_stride()) spec.kv_stride = attention.kv_stride();
+  absl::Status status =
+      AddList("attention.q_lens", attention.q_lens(), spec.q_lens);
+  status.Update(
+      AddList("attention.kv_lens", attention.kv_lens(), spec.kv_lens));
+  status.Update(
+      AddList("attention.q_start", attention.q_start(), spec.q_start));
+  status.Update(
+      AddList("attention.kv_start", attention.kv_start(), spec.kv_start));
+  return status;
+}
+
+absl::Status AddOptions(const pb::ExecutionOptions& options, RequestSpec& spec,
+                        Work& work) {
+  auto algorithm = FromProto(options.algorithm());
+  if (!algorithm.ok()) return algorithm.status();
+  spec.algorithm = *algorithm;
+  spec.deterministic = options.deterministic();
+  auto priority = FromProto(options.priority());
+  if (!priority.ok()) return priority.status();
+  work.priority = *priority;
+  return absl::OkStatus();
+}
+
+// Input `id`, if the message has it; the same for both kinds of request.
+#define ATTND_ADD_INPUT(message, name, id)                         \
+  if ((message).has_##name()) {                                    \
+    status.Update(AddInput(TensorId::id, (message).name(), spec)); \
+  }
+
+absl::Status AddTensors(const pb::ForwardRequest& m, RequestSpec& spec) {
+  absl::Status status;
+  ATTND_ADD_INPUT(m, q, kQ)
+  ATTND_ADD_INPUT(m, k, kK)
+  ATTND_ADD_INPUT(m, v, kV)
+  ATTND_ADD_INPUT(m, bias, kBias)
+  status.Update(AddOutput(TensorId::kO, m.o(), spec));
+  status.Update(AddOutput(TensorId::kLse, m.lse(), spec));
+  return status;
+}
+
+absl::Status AddTensors(const pb::BackwardRequest& m, RequestSpec& spec) {
+  absl::Status status;
+  ATTND_ADD_INPUT(m, q, kQ)
+  ATTND_ADD_INPUT(m, k, kK)
+  ATTND_ADD_INPUT(m, v, kV)
+  ATTND_ADD_INPUT(m, bias, kBias)
+  ATTND_ADD_INPUT(m, d_o, kDO)
+  ATTND_ADD_INPUT(m, lse, kLse)
+  ATTND_ADD_INPUT(m, o, kO)
+  ATTND_ADD_INPUT(m, delta, kDelta)
+  ATTND_ADD_INPUT(m, d_lse, kDLse)
+  status.Update(AddOutput(TensorId::kDQ, m.dq(), spec));
+  status.Update(AddOutput(TensorId::kDK, m.dk(), spec));
+  status.Update(AddOutput(TensorId::kDV, m.dv(), spec));
+  return status;
+}
+
+#undef ATTND_ADD_INPUT
+
+// Gives each input its bytes, exactly as many as its shape says.
+absl::Status AddData(absl::Span<const TensorField> fields,
+                     const std::vector<wire::TensorData>& data, Work& work) {
+  for (const TensorField& field : fields) {
+    const Request::Tensor& tensor = work.request->input(field.id);
+    if (!tensor.present) continue;
+    const wire::TensorData* found = nullptr;
+    for (const wire::TensorData& entry : data) {
+      if (entry.field == field.number) found = &entry;
+    }
+    if (found == nullptr) {
+      return FieldError(Path(field.id, "data"), "missing");
+    }
+    if (found->bytes() != tensor.bytes) {
+      return FieldError(Path(field.id, "data"),
+                        absl::StrFormat("has %d bytes, its shape and dtype "
+                                        "need %d",
+                                        found->bytes(), tensor.bytes));
+    }
+    std::vector<ConstHostSpan>& pieces = work.inputs[field.id];
+    pieces.reserve(found->pieces.size());
+    for (absl::string_view piece : found->pieces) {
+      pieces.emplace_back(reinterpret_cast<const std::byte*>(piece.data()),
+                          piece.size());
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename Message>
+absl::Status DecodeMessage(Op op, absl::Span<const TensorField> fields,
+                           absl::Span<const absl::string_view> fragments,
+                           Work& work) {
+  wire::MessageArena arena;
+  Message& message = arena.New<Message>();
+  std::vector<wire::TensorData> data;
+  absl::Status status =
+      wire::Decode(fragments, wire::UnknownFields::kRefuse, message, data);
+  if (!status.ok()) return status;
+
+  RequestSpec spec;
+  spec.op = op;
+  status = AddTensors(message, spec);
+  status.Update(AddAttention(message.attention(), spec));
+  status.Update(AddOptions(message.options(), spec, work));
+  if (!status.ok()) return status;
+  auto request = Request::Create(std::move(spec));
+  if (!request.ok()) return request.status();
+  work.request = *std::move(request);
+  return AddData(fields, data, work);
+}
+
+}  // namespace
+
+absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
+                        Work& work) {
+  return op == Op::kForward ? DecodeMessage<pb::ForwardRequest>(
+                                  op, kForwardInputs, fragments, work)
+                            : DecodeMessage<pb::BackwardRequest>(
+                                  op, kBackwardInputs, fragments, work);
+}
+
+}  // namespace attnd::server

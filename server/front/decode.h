@@ -1,0 +1,29 @@
+#ifndef ATTND_SERVER_FRONT_DECODE_H_
+#define ATTND_SERVER_FRONT_DECODE_H_
+
+// attn.v1 messages to work. No gRPC in here.
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "kernels/attention.h"
+#include "server/work/work.h"
+
+namespace attnd::server {
+
+// The most sequences (entries of q_lens, kv_lens, q_start or kv_start) in one
+// request.
+inline constexpr int kMaxSequences = 1 << 14;
+
+// Decodes a ForwardRequest or BackwardRequest, of which `fragments` are the
+// pieces in order, into work.request, work.inputs (views of `fragments`) and
+// work.priority. Nothing the size of a tensor is allocated.
+// Errors, all with the field's path:
+//   INVALID_ARGUMENT  garbled bytes, or a request that makes no sense
+//   UNIMPLEMENTED     a field that the schema lacks
+absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
+                        Work& work);
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_FRONT_DECODE_H_

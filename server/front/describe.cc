@@ -1,0 +1,121 @@
+#include "server/front/describe.h"
+
+#include <cstdint>
+#include <random>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "kernels/attention.h"
+#include "kernels/request.h"
+#include "server/config/version.h"
+#include "server/front/decode.h"
+
+namespace attnd::server {
+namespace {
+
+constexpr int64_t kPreferredChunkBytes = int64_t{2} << 20;
+
+std::string RandomId() {
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&id, "%08x", random());
+  return id;
+}
+
+// What a usual forward runs as.
+std::string KernelName(const Backend& backend) {
+  RequestSpec spec;
+  for (TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
+    auto& tensor = spec.inputs[id].emplace();
+    tensor.shape = {1, 1024, 1, 128};
+    tensor.dtype = DType::kBF16;
+  }
+  const auto request = Request::Create(std::move(spec));
+  if (!request.ok()) return "";
+  const auto bound = (*request)->Bind({}, nullptr);
+  return backend.Kernel(Op::kForward, bound->forward.at(0).problem, {}).name;
+}
+
+}  // namespace
+
+std::string Address(const std::string& host, int port) {
+  const absl::string_view bare = BareHost(host);
+  return absl::StrContains(bare, ':') ? absl::StrCat("[", bare, "]:", port)
+                                      : absl::StrCat(bare, ":", port);
+}
+
+std::string DeviceLabel(const DeviceInfo& device) {
+  return absl::StrCat(device.kind, ":", device.index);
+}
+
+attn::v1::GetServerInfoResponse MakeServerInfo(
+    const ServerOptions& options,
+    const std::vector<std::unique_ptr<Backend>>& backends) {
+  attn::v1::GetServerInfoResponse info;
+  info.set_server_instance_id(RandomId());
+  info.set_version(kVersion);
+  for (const auto& backend : backends) {
+    const DeviceInfo& from = backend->device();
+    attn::v1::Device& to = *info.add_devices();
+    to.set_kind(from.kind);
+    to.set_index(from.index);
+    to.set_name(from.name);
+    to.set_memory_bytes(from.memory_bytes);
+  }
+  attn::v1::Limits& limits = *info.mutable_limits();
+  limits.set_max_message_bytes(options.max_message_bytes);
+  limits.set_memory_limit_bytes(options.memory_limit_bytes);
+  limits.set_max_queue_requests(options.scheduler.max_queue_requests);
+  limits.set_max_queue_flops(options.scheduler.max_queue_flops);
+  limits.set_max_request_flops(options.scheduler.max_request_flops);
+  limits.set_max_head_dim(kMaxHeadDim);
+  limits.set_max_request_sequences(kMaxSequences);
+  info.set_preferred_chunk_bytes(kPreferredChunkBytes);
+  return info;
+}
+
+std::vector<std::string> DescribeServer(
+    const ServerOptions& options,
+    const std::vector<std::unique_ptr<Backend>>& backends, int port,
+    int metrics_port) {
+  std::vector<std::string> lines = {absl::StrCat("attnd ", kVersion)};
+  for (const auto& backend : backends) {
+    const DeviceInfo& device = backend->device();
+    lines.push_back(absl::StrFormat(
+        "device %s %s, %d MiB, kernels %s", DeviceLabel(device), device.name,
+        device.memory_bytes >> 20, KernelName(*backend)));
+  }
+  const SchedulerOptions& s = options.scheduler;
+  const MemoryShares shares = DivideMemory(options.memory_limit_bytes);
+  lines.push_back(absl::StrFormat(
+      "memory limit %d MiB: %d MiB for requests that arrive, %d MiB for those "
+      "admitted; messages up to %d MiB",
+      options.memory_limit_bytes >> 20, shares.transport_bytes >> 20,
+      shares.account_bytes >> 20, options.max_message_bytes >> 20));
+  lines.push_back(absl::StrFormat(
+      "%d lanes a device; queue of %d requests, %g FLOPs; up to %g FLOPs a "
+      "request; batch delay %s",
+      s.lanes_per_device, s.max_queue_requests, s.max_queue_flops,
+      s.max_request_flops, absl::FormatDuration(s.max_batch_delay)));
+  if (port >= 0) {
+    lines.push_back("listening on " + Address(options.host, port));
+  }
+  if (!options.unix_socket.empty()) {
+    lines.push_back("listening on unix:" + options.unix_socket);
+  }
+  if (metrics_port >= 0) {
+    lines.push_back("metrics on http://" + Address(options.host, metrics_port) +
+                    "/metrics");
+  }
+  return lines;
+}
+
+std::string DescribeFault(const DeviceInfo& device, const absl::Status& fault) {
+  return absl::StrCat("device ", DeviceLabel(device), " ", device.name,
+                      " is out of service: ", fault.ToString());
+}
+
+}  // namespace attnd::server

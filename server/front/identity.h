@@ -1,0 +1,18 @@
+#ifndef ATTND_SERVER_FRONT_IDENTITY_H_
+#define ATTND_SERVER_FRONT_IDENTITY_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace attnd::server {
+
+// Whose fair share a call counts against: its peer's address without the port,
+// from how gRPC spells peers ("ipv4:10.0.0.7:5123", "ipv6:%5B::1%5D:5123").
+// Every peer of a unix socket is one client. Nothing that a client sends takes
+// part: metadata could only ever enlarge its share.
+std::string ClientOf(absl::string_view peer);
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_FRONT_IDENTITY_H_

@@ -1,0 +1,105 @@
+#include "server/front/proto_enums.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/field_error.h"
+
+namespace attnd::server {
+
+namespace pb = ::attn::v1;
+
+absl::StatusOr<DType> FromProto(pb::DataType dtype, absl::string_view field) {
+  switch (dtype) {
+    case pb::DATA_TYPE_F32:
+      return DType::kF32;
+    case pb::DATA_TYPE_F16:
+      return DType::kF16;
+    case pb::DATA_TYPE_BF16:
+      return DType::kBF16;
+    case pb::DATA_TYPE_UNSPECIFIED:
+      return FieldError(field, "must be given: F32, F16 or BF16");
+    default:
+      return FieldError(
+          field, absl::StrCat("unknown value ", static_cast<int>(dtype)));
+  }
+}
+
+pb::DataType ToProto(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return pb::DATA_TYPE_F32;
+    case DType::kF16:
+      return pb::DATA_TYPE_F16;
+    case DType::kBF16:
+      return pb::DATA_TYPE_BF16;
+  }
+  return pb::DATA_TYPE_UNSPECIFIED;
+}
+
+absl::StatusOr<Layout> FromProto(pb::Layout layout) {
+  switch (layout) {
+    case pb::LAYOUT_UNSPECIFIED:
+    case pb::LAYOUT_BSHD:
+      return Layout::kBshd;
+    case pb::LAYOUT_BHSD:
+      return Layout::kBhsd;
+    case pb::LAYOUT_PACKED:
+      return Layout::kPacked;
+    default:
+      return FieldError(
+          "attention.layout",
+          absl::StrCat("unknown value ", static_cast<int>(layout)));
+  }
+}
+
+absl::StatusOr<Algorithm> FromProto(pb::Algorithm algorithm) {
+  switch (algorithm) {
+    case pb::ALGORITHM_UNSPECIFIED:
+      return Algorithm::kAuto;
+    case pb::ALGORITHM_NAIVE:
+      return Algorithm::kNaive;
+    case pb::ALGORITHM_ONLINE_SOFTMAX:
+      return Algorithm::kOnlineSoftmax;
+    case pb::ALGORITHM_FLASH_ATTENTION_1:
+      return Algorithm::kFlashAttention1;
+    case pb::ALGORITHM_FLASH_ATTENTION_2:
+      return Algorithm::kFlashAttention2;
+    default:
+      return FieldError(
+          "options.algorithm",
+          absl::StrCat("unknown value ", static_cast<int>(algorithm)));
+  }
+}
+
+pb::Algorithm ToProto(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kAuto:
+      return pb::ALGORITHM_UNSPECIFIED;
+    case Algorithm::kNaive:
+      return pb::ALGORITHM_NAIVE;
+    case Algorithm::kOnlineSoftmax:
+      return pb::ALGORITHM_ONLINE_SOFTMAX;
+    case Algorithm::kFlashAttention1:
+      return pb::ALGORITHM_FLASH_ATTENTION_1;
+    case Algorithm::kFlashAttention2:
+      return pb::ALGORITHM_FLASH_ATTENTION_2;
+  }
+  return pb::ALGORITHM_UNSPECIFIED;
+}
+
+absl::StatusOr<Priority> FromProto(pb::Priority priority) {
+  switch (priority) {
+    case pb::PRIORITY_LOW:
+      return Priority::kLow;
+    case pb::PRIORITY_UNSPECIFIED:
+    case pb::PRIORITY_NORMAL:
+      return Priority::kNormal;
+    case pb::PRIORITY_HIGH:
+      return Priority::kHigh;
+    default:
+      return FieldError(
+          "options.priority",
+          absl::StrCat("unknown value ", static_cast<int>(priority)));
+  }
+}
+
+}  // namespace attnd::server

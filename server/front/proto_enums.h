@@ -1,0 +1,29 @@
+#ifndef ATTND_SERVER_FRONT_PROTO_ENUMS_H_
+#define ATTND_SERVER_FRONT_PROTO_ENUMS_H_
+
+// The enumerations of attn.v1 and what they stand for. Errors: INVALID_ARGUMENT
+// with the field's path, for a value that the schema lacks.
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "attn/v1/attention.pb.h"
+#include "kernels/attention.h"
+#include "kernels/request.h"
+#include "server/work/work.h"
+
+namespace attnd::server {
+
+// Must be given; `field` is where.
+absl::StatusOr<DType> FromProto(attn::v1::DataType dtype,
+                                absl::string_view field);
+// The rest have defaults: kBshd, kAuto, kNormal.
+absl::StatusOr<Layout> FromProto(attn::v1::Layout layout);
+absl::StatusOr<Algorithm> FromProto(attn::v1::Algorithm algorithm);
+absl::StatusOr<Priority> FromProto(attn::v1::Priority priority);
+
+attn::v1::DataType ToProto(DType dtype);
+attn::v1::Algorithm ToProto(Algorithm algorithm);
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_FRONT_PROTO_ENUMS_H_

@@ -1,0 +1,128 @@
+#include "server/net/unix_socket.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace attnd::server {
+namespace {
+
+absl::Status Refused(const std::string& path, absl::string_view why) {
+  return absl::UnavailableError(
+      absl::StrCat("--unix_socket: cannot listen on ", path, ": ", why));
+}
+
+std::string LockPath(const std::string& path) { return path + ".lock"; }
+
+bool SameFile(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// What connecting to `path` ends with: an errno, or 0.
+int ConnectError(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+  const Descriptor fd(
+      socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return errno;
+  return connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
+                 sizeof(address)) == 0
+             ? 0
+             : errno;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UnixSocketFile>> UnixSocketFile::Claim(
+    const std::string& path) {
+  std::unique_ptr<UnixSocketFile> file(new UnixSocketFile(path));
+  absl::Status status = file->Lock();
+  if (status.ok()) status = file->RemoveStale();
+  if (!status.ok()) return status;
+  return file;
+}
+
+absl::Status UnixSocketFile::Lock() {
+  const std::string path = LockPath(path_);
+  while (true) {
+    Descriptor fd(
+        open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd.valid()) {
+      return Refused(path_, absl::StrCat(path, ": ", std::strerror(errno)));
+    }
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+      return Refused(path_, absl::StrCat("another server has locked ", path));
+    }
+    // Whoever had it may have removed it since it was opened.
+    struct stat locked = {}, there = {};
+    if (fstat(fd.get(), &locked) == 0 && lstat(path.c_str(), &there) == 0 &&
+        SameFile(locked, there)) {
+      lock_ = std::move(fd);
+      return absl::OkStatus();
+    }
+  }
+}
+
+absl::Status UnixSocketFile::RemoveStale() const {
+  struct stat there = {};
+  if (lstat(path_.c_str(), &there) != 0) {
+    return errno == ENOENT ? absl::OkStatus()
+                           : Refused(path_, std::strerror(errno));
+  }
+  if (!S_ISSOCK(there.st_mode)) return Refused(path_, "it is not a socket");
+  const int error = ConnectError(path_);
+  if (error == 0 || error == EAGAIN) {
+    return Refused(path_, "somebody else listens there");
+  }
+  if (error != ECONNREFUSED) return Refused(path_, std::strerror(error));
+  if (unlink(path_.c_str()) != 0) return Refused(path_, std::strerror(errno));
+  return absl::OkStatus();
+}
+
+void UnixSocketFile::Bind(mode_t mode, absl::FunctionRef<void()> bind) {
+  const mode_t before = umask(~mode & 0777);
+  bind();
+  umask(before);
+  std::lock_guard lock(mutex_);
+  struct stat bound = {};
+  if (lstat(path_.c_str(), &bound) != 0 || !S_ISSOCK(bound.st_mode)) return;
+  device_ = bound.st_dev;
+  inode_ = bound.st_ino;
+}
+
+void UnixSocketFile::Remove() {
+  std::lock_guard lock(mutex_);
+  if (!lock_.valid()) return;
+  struct stat there = {};
+  if (inode_ != 0 && lstat(path_.c_str(), &there) == 0 &&
+      there.st_dev == device_ && there.st_ino == inode_) {
+    unlink(path_.c_str());
+  }
+  unlink(LockPath(path_).c_str());
+  lock_ = Descriptor();
+}
+
+std::string UnixSocketFile::uri() const {
+  std::string uri = "unix:";
+  for (const char c : path_) {
+    if (absl::ascii_isalnum(c) || std::strchr("/-._~", c) != nullptr) {
+      uri += c;
+    } else {
+      absl::StrAppendFormat(&uri, "%%%02X", static_cast<unsigned char>(c));
+    }
+  }
+  return uri;
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,59 @@
+#ifndef ATTND_SERVER_NET_UNIX_SOCKET_H_
+#define ATTND_SERVER_NET_UNIX_SOCKET_H_
+
+// The file of a unix socket that a server listens on: whose it is, who may
+// connect, and its end. gRPC, which binds the socket, would take the path from
+// a server that lives, and leaves the file behind when the process ends.
+
+#include <sys/types.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/net/descriptor.h"
+
+namespace attnd::server {
+
+// Thread-safe.
+class UnixSocketFile {
+ public:
+  // Takes `path` for this process: "PATH.lock" stays locked until Remove, so
+  // that of two servers that start at once one is refused. A socket that nobody
+  // listens on any more is removed. UNAVAILABLE, naming --unix_socket, and the
+  // file is left alone: somebody listens there or is about to, it is no
+  // socket, or its folder cannot be written.
+  static absl::StatusOr<std::unique_ptr<UnixSocketFile>> Claim(
+      const std::string& path);
+  // Removes.
+  ~UnixSocketFile() { Remove(); }
+
+  // Calls `bind`, which creates the socket, so that it never has other
+  // permissions than `mode`. The process' umask is another one meanwhile: files
+  // that other threads create then may get fewer permissions, never more.
+  void Bind(mode_t mode, absl::FunctionRef<void()> bind);
+
+  // Removes the socket, unless the file is another one by now, and the lock.
+  void Remove();
+
+  // As gRPC wants to be told: it takes escapes out of what it is given.
+  std::string uri() const;
+
+ private:
+  explicit UnixSocketFile(const std::string& path) : path_(path) {}
+  absl::Status Lock();
+  absl::Status RemoveStale() const;
+
+  const std::string path_;
+  std::mutex mutex_;
+  Descriptor lock_;
+  dev_t device_ = 0;  // of the socket that Bind left
+  ino_t inode_ = 0;   // 0: none
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_NET_UNIX_SOCKET_H_

@@ -1,0 +1,50 @@
+#ifndef ATTND_SERVER_PROGRAM_DEVICES_H_
+#define ATTND_SERVER_PROGRAM_DEVICES_H_
+
+// What computes: the machine's GPUs or its processor, as --device says.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "kernels/backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "server/scheduling/scheduler.h"
+
+namespace attnd::server {
+
+struct DeviceOptions {
+  enum class Kind { kAuto, kCpu, kCuda };
+
+  Kind kind = Kind::kAuto;
+  CpuOptions cpu;
+  CudaOptions cuda;
+};
+
+// Reads "auto", "cpu", "cuda" (every GPU) or "cuda:0,2" (these) into `options`.
+// INVALID_ARGUMENT, saying what is wrong.
+absl::Status ParseDevice(absl::string_view text, DeviceOptions& options);
+// As ParseDevice reads it.
+std::string DeviceFlag(const DeviceOptions& options);
+
+// Decides kAuto: the GPUs if this process can use one, else the CPU. May start
+// threads of the GPU's driver.
+DeviceOptions Resolve(DeviceOptions options);
+
+// What `options` ask for. An error names the flag; NOT_FOUND: a GPU that is not
+// there or too old.
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateDevices(
+    const DeviceOptions& options);
+
+// The defaults where `kind` computes, once resolved. A GPU does in a
+// millisecond what takes a processor a second: more makes up a group, and more
+// is small.
+SchedulerOptions SchedulerDefaults(DeviceOptions::Kind kind);
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_PROGRAM_DEVICES_H_

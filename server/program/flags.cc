@@ -1,0 +1,207 @@
+#include "server/program/flags.h"
+
+#include <string>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "proto/wire/status.h"
+#include "server/config/version.h"
+
+namespace attnd::server {
+namespace {
+
+CLI::Option* AddDuration(CLI::App& app, const std::string& name,
+                         absl::Duration& value, const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [name, &value](const std::string& text) {
+            if (!absl::ParseDuration(text, &value)) {
+              throw CLI::ValidationError(
+                  name, absl::StrCat("\"", wire::Echo(text),
+                                     "\" is no duration such as 30s or 1.5ms"));
+            }
+          },
+          help)
+      ->type_name("DURATION")
+      ->default_str(absl::FormatDuration(value));
+}
+
+CLI::Option* AddBytes(CLI::App& app, const std::string& name, int64_t& value,
+                      const std::string& help) {
+  return app.add_option(name, value, help)
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->type_name("BYTES");
+}
+
+// Permissions in octal, as chmod has them, whether or not a 0 leads.
+CLI::Option* AddMode(CLI::App& app, const std::string& name, int& value,
+                     const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [name, &value](const std::string& text) {
+            const bool octal =
+                !text.empty() && text.size() <= 4 &&
+                text.find_first_not_of("01234567") == std::string::npos;
+            if (!octal) {
+              throw CLI::ValidationError(
+                  name, "\"" + text + "\" is no octal mode such as 0660");
+            }
+            value = std::stoi(text, nullptr, 8);
+          },
+          help)
+      ->type_name("MODE")
+      ->default_str(absl::StrFormat("%04o", value));
+}
+
+void AddDevice(CLI::App& app, DeviceOptions& devices) {
+  app.add_option_function<std::string>(
+         "--device",
+         [&devices](const std::string& text) {
+           if (absl::Status status = ParseDevice(text, devices); !status.ok()) {
+             throw CLI::ValidationError("--device",
+                                        std::string(status.message()));
+           }
+         },
+         "What computes: cpu, cuda (every GPU), cuda:0,2 (these), or auto: the "
+         "GPUs if there are any")
+      ->type_name("DEVICE")
+      ->default_str(DeviceFlag(devices))
+      ->group("Device");
+}
+
+// Those whose default depends on the device.
+struct SchedulerFlag {
+  const char* name;
+  std::variant<int SchedulerOptions::*, double SchedulerOptions::*> value;
+};
+constexpr SchedulerFlag kByDevice[] = {
+    {"--lanes", &SchedulerOptions::lanes_per_device},
+    {"--small_request_flops", &SchedulerOptions::small_request_flops},
+    {"--run_here_flops", &SchedulerOptions::run_here_flops},
+    {"--max_batch_flops", &SchedulerOptions::max_batch_flops},
+    {"--max_queue_flops", &SchedulerOptions::max_queue_flops},
+    {"--max_request_flops", &SchedulerOptions::max_request_flops},
+};
+
+// For --help: those that differ.
+std::string DescribeGpuDefaults() {
+  const SchedulerOptions cpu = SchedulerDefaults(DeviceOptions::Kind::kCpu);
+  const SchedulerOptions gpu = SchedulerDefaults(DeviceOptions::Kind::kCuda);
+  std::string text = "On a GPU, unless given:";
+  for (const SchedulerFlag& flag : kByDevice) {
+    std::visit(
+        [&](auto value) {
+          if (cpu.*value == gpu.*value) return;
+          absl::StrAppend(&text, " ", flag.name, "=", gpu.*value);
+        },
+        flag.value);
+  }
+  return text;
+}
+
+}  // namespace
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  ServerOptions& s = flags.server;
+  SchedulerOptions& q = s.scheduler;
+  app.set_version_flag("--version", kVersion);
+  AddDevice(app, flags.devices);
+  app.add_option("--threads", flags.devices.cpu.threads,
+                 "CPU compute threads; 0: one per processor")
+      ->check(CLI::Range(0, 1024))
+      ->group("Device");
+  app.add_option("--lanes", q.lanes_per_device,
+                 "Groups of requests on a device at once; with two or more, "
+                 "one is kept for small requests")
+      ->group("Device");
+  app.add_option("--small_request_flops", q.small_request_flops,
+                 "Largest request, in floating-point operations, that counts "
+                 "as small")
+      ->group("Device");
+  app.add_option("--run_here_flops", q.run_here_flops,
+                 "Requests up to this cost run on the thread that receives "
+                 "them while a lane is idle and nothing is queued")
+      ->group("Device");
+
+  app.add_option("--host", s.host, "Address to listen on")->group("Addresses");
+  app.add_option("--port", s.port, "TCP port; 0: any free one, -1: no TCP")
+      ->group("Addresses");
+  app.add_option("--port_file", flags.port_file,
+                 "File to write the port to, once listening")
+      ->group("Addresses");
+  app.add_option("--unix_socket", s.unix_socket,
+                 "Listen on this path as well; empty: on none")
+      ->group("Addresses");
+  AddMode(app, "--unix_socket_mode", s.unix_socket_mode,
+          "Permissions of that socket; 0660 lets its group connect as well")
+      ->group("Addresses");
+  app.add_option("--metrics_port", s.metrics_port,
+                 "HTTP port for Prometheus; 0: any free one, -1: none")
+      ->group("Addresses");
+  app.add_flag("--insecure", s.allow_insecure_bind,
+               "Allow a --host beyond loopback, without encryption")
+      ->group("Addresses");
+
+  AddBytes(app, "--memory_limit", s.memory_limit_bytes,
+           "All requests together, e.g. 2GiB")
+      ->group("Limits");
+  AddBytes(app, "--max_message", s.max_message_bytes,
+           "Largest message; 0: as the memory limit allows")
+      ->group("Limits");
+  app.add_option("--max_queue_requests", q.max_queue_requests,
+                 "Requests that may wait")
+      ->group("Limits");
+  app.add_option("--max_queue_flops", q.max_queue_flops,
+                 "Floating-point operations that may wait")
+      ->group("Limits");
+  app.add_option("--max_request_flops", q.max_request_flops,
+                 "Largest request, in floating-point operations")
+      ->group("Limits");
+  app.add_option("--max_streams", s.max_streams_per_connection,
+                 "Calls at once per connection")
+      ->group("Limits");
+  app.add_option("--max_connections", s.max_connections,
+                 "Connections; refused where the gRPC version cannot limit "
+                 "them, otherwise 1024 unless given")
+      ->group("Limits");
+  AddBytes(app, "--max_metadata", s.max_metadata_bytes,
+           "Largest headers of a call, all together")
+      ->group("Limits");
+  AddDuration(app, "--drain_time", s.drain_time,
+              "Time for admitted work to finish after SIGTERM")
+      ->group("Limits");
+  AddDuration(app, "--keepalive_time", s.keepalive_time,
+              "Silence after which a peer is asked whether it lives")
+      ->group("Limits");
+  AddDuration(app, "--keepalive_timeout", s.keepalive_timeout,
+              "Time it then has to answer")
+      ->group("Limits");
+
+  app.add_option("--max_batch_requests", q.max_batch_requests,
+                 "Requests in a group")
+      ->group("Batches");
+  app.add_option("--max_batch_flops", q.max_batch_flops,
+                 "Floating-point operations at which a group stops growing")
+      ->group("Batches");
+  AddDuration(app, "--max_batch_delay", q.max_batch_delay,
+              "How long a request may wait for others though a lane is free")
+      ->group("Batches");
+  app.footer(DescribeGpuDefaults());
+  app.get_formatter()->column_width(40);
+}
+
+void SetDeviceDefaults(const CLI::App& app, Flags& flags) {
+  SchedulerOptions& options = flags.server.scheduler;
+  const SchedulerOptions defaults = SchedulerDefaults(flags.devices.kind);
+  for (const SchedulerFlag& flag : kByDevice) {
+    if (app.count(flag.name) > 0) continue;
+    std::visit([&](auto value) { options.*value = defaults.*value; },
+               flag.value);
+  }
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,16 @@
+#include "server/program/heap.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+
+namespace attnd::server {
+
+void LimitHeap(int64_t memory_limit_bytes) {
+  mallopt(M_ARENA_MAX, 2);
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  mallopt(M_TRIM_THRESHOLD, static_cast<int>(std::clamp<int64_t>(
+                                memory_limit_bytes / 16, 1 << 20, 1 << 30)));
+}
+
+}  // namespace attnd::server

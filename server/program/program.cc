@@ -1,0 +1,185 @@
+#include "server/program/program.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/flags.h"
+#include "server/program/devices.h"
+#include "server/program/flags.h"
+#include "server/program/heap.h"
+#include "server/program/library_log.h"
+#include "server/program/signals.h"
+#include "server/program/threads.h"
+#include "server/server.h"
+#include "server/telemetry/log.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
+namespace attnd::server {
+namespace {
+
+// Exit codes.
+constexpr int kOk = 0;
+constexpr int kFailed = 1;
+constexpr int kBadFlags = 2;
+
+// How long the last lines may take to get out, past which nobody waits for who
+// reads them.
+constexpr absl::Duration kLastLines = absl::Milliseconds(200);
+
+// Whole or not at all: a reader never sees half a number, and where it cannot
+// be written nothing is left.
+bool WritePortFile(const std::string& path, int port) {
+  const std::string partial = absl::StrCat(path, ".", getpid());
+  std::ofstream file(partial);
+  file << port << "\n";
+  file.close();
+  if (file.good() && std::rename(partial.c_str(), path.c_str()) == 0) {
+    return true;
+  }
+  std::remove(partial.c_str());
+  return false;
+}
+
+// Without what would wait for another: destructors for peers that do not read,
+// exit handlers for whoever reads what stdio holds.
+[[noreturn]] void ExitNow(Log& log, int code) {
+  log.Flush(kLastLines);
+  _exit(code);
+}
+
+// False, and says so: there are too few for a server over `devices` devices.
+bool HasThreads(const ServerOptions& options, int devices, Log& log) {
+  const ThreadNeeds needs = NeedsOf(options, devices);
+  const int startable = CountStartable(needs.at_start + needs.under_load);
+  const auto say = [&](absl::string_view what, int wanted) {
+    log.Write(absl::StrCat(what, ": of ", wanted, " threads it needs only ",
+                           startable, " can start; see ulimit -u and the ",
+                           "control group's pids.max"));
+  };
+  if (startable < needs.at_start) {
+    say("cannot start", needs.at_start);
+    return false;
+  }
+  if (startable < needs.at_start + needs.under_load) {
+    say("calls may hang under load", needs.at_start + needs.under_load);
+  }
+  return true;
+}
+
+// Ends the process when a second signal cuts the drain short.
+void ExitAtSecondSignal(const sigset_t& signals, Server& server, Log& log) {
+  try {
+    std::thread([&signals, &server, &log] {
+      AwaitEnd(signals, log);
+      log.Write("a second signal: exiting at once");
+      server.RemoveUnixSocket();
+      ExitNow(log, kFailed);
+    }).detach();
+  } catch (const std::system_error&) {
+    log.Write("no thread is left to wait for a second signal");
+  }
+}
+
+// In a build with the address sanitizer: exits with its code if anything that
+// nothing points to is left. It would look by itself, but only at an exit that
+// runs exit handlers.
+void CheckLeaks() {
+#if defined(__SANITIZE_ADDRESS__)
+  __lsan_do_leak_check();
+#endif
+}
+
+int Serve(const Flags& flags, const CreateBackends& create,
+          const sigset_t& signals, Log& log) {
+  auto backends = create(flags.devices);
+  if (!backends.ok()) {
+    log.Write(absl::StrCat("no device: ", backends.status().message()));
+    return kFailed;
+  }
+  if (!HasThreads(flags.server, static_cast<int>(backends->size()), log)) {
+    return kFailed;
+  }
+  auto server = Server::Start(flags.server, *std::move(backends));
+  if (!server.ok()) {
+    log.Write(server.status().message());
+    return absl::IsInvalidArgument(server.status()) ? kBadFlags : kFailed;
+  }
+  for (const std::string& line : (*server)->Describe()) log.Write(line);
+  if (!flags.port_file.empty() &&
+      !WritePortFile(flags.port_file, (*server)->port())) {
+    log.Write(absl::StrCat("--port_file: cannot write ", flags.port_file));
+    return kFailed;
+  }
+
+  const int signal = AwaitEnd(signals, log);
+  log.Write(absl::StrCat(strsignal(signal), ": draining for up to ",
+                         absl::FormatDuration(flags.server.drain_time)));
+  ExitAtSecondSignal(signals, **server, log);
+  (*server)->Drain(flags.server.drain_time);
+  (*server)->RemoveUnixSocket();
+  log.Write("bye");
+  CheckLeaks();
+  ExitNow(log, kOk);
+}
+
+}  // namespace
+
+int RunProgram(int argc, char** argv, const CreateBackends& create) {
+  Flags flags;
+  CLI::App app(
+      "attnd computes exact attention, forward and backward, for gRPC "
+      "clients.\nIt serves attn.v1.AttentionService, health and reflection "
+      "until SIGTERM,\nSIGINT or SIGQUIT, and then drains; other signals end "
+      "nothing.",
+      "attnd");
+  app.option_defaults()->always_capture_default();
+  AddFlags(app, flags);
+  try {
+    ParseFlags(app, argc, argv, {"--unix_socket"});
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kBadFlags;
+  }
+  LimitHeap(flags.server.memory_limit_bytes);
+  const sigset_t signals = BlockSignals();
+  flags.devices = Resolve(std::move(flags.devices));
+  SetDeviceDefaults(app, flags);
+  const absl::Status valid = flags.server.Validate();
+  if (!valid.ok()) {
+    std::fprintf(stderr, "%s\nRun with --help for more information.\n",
+                 std::string(valid.message()).c_str());
+    return kBadFlags;
+  }
+  absl::StatusOr<std::unique_ptr<Log>> started = Log::Start(STDERR_FILENO);
+  if (!started.ok()) {
+    std::fprintf(stderr, "%s\n",
+                 std::string(started.status().message()).c_str());
+    return kFailed;
+  }
+  Log& log = *started->release();  // for gRPC's threads, as long as they live
+  SendLibraryLinesTo(log);
+  flags.server.log = [&log](absl::string_view line) { log.Write(line); };
+  int code = kFailed;
+  try {
+    code = Serve(flags, create, signals, log);
+  } catch (const std::system_error& error) {
+    log.Write(absl::StrCat("cannot start a thread: ", error.what()));
+  }
+  log.Flush(kLastLines);
+  return code;
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,164 @@
+#include "server/scheduling/admission.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/field_error.h"
+#include "server/execution/group_run.h"
+#include "server/scheduling/scheduler.h"
+
+namespace attnd::server {
+namespace {
+
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+int64_t SaturatingAdd(int64_t a, int64_t b) {
+  return a > kMost - b ? kMost : a + b;
+}
+
+// What a request takes on one device.
+struct DeviceCost {
+  int64_t scratch_bytes = 0;
+  double flops = 0;
+};
+
+// Adds what `problem` takes on device `device` to `cost`, or clears the
+// device's bit in `footprint.devices` if it has no kernel.
+void MeasureProblem(const Backend& backend, int device, Op op,
+                    const Problem& problem, const GroupOptions& options,
+                    Footprint& footprint, DeviceCost& cost, absl::Status& why) {
+  const uint64_t bit = uint64_t{1} << device;
+  if ((footprint.devices & bit) == 0) return;
+  absl::Status status = backend.Supports(op, problem, options);
+  if (!status.ok()) {
+    footprint.devices &= ~bit;
+    why = std::move(status);
+    return;
+  }
+  cost.scratch_bytes =
+      std::max(cost.scratch_bytes, backend.ScratchBytes(op, problem, options));
+  // The FLOPs of kAuto were counted with the request.
+  if (options.algorithm != Algorithm::kAuto) {
+    cost.flops += backend.CostFlops(op, problem, options);
+  }
+}
+
+// INVALID_ARGUMENT if it takes more than `limit` bytes, which are `whose`.
+absl::Status CheckFits(const Footprint& footprint, int64_t scratch_bytes,
+                       int64_t bytes, int64_t limit, absl::string_view whose) {
+  if (bytes <= limit) return absl::OkStatus();
+  const std::string description = absl::StrCat(
+      "the request takes ", bytes, " bytes (inputs ", footprint.input_bytes,
+      ", outputs ", footprint.output_bytes, ", scratch ", scratch_bytes,
+      "), more than the ", whose, " of ", limit);
+  // When it is the algorithm's own doing, say which field to change.
+  if (bytes - scratch_bytes <= limit) {
+    return FieldError("options.algorithm", description);
+  }
+  return absl::InvalidArgumentError(description);
+}
+
+// Clears the device's bit if it has not the memory, even when it is empty.
+void CheckDeviceMemory(const DeviceInfo& device, uint64_t bit,
+                       int64_t scratch_bytes, Footprint& footprint) {
+  const int64_t bytes = SaturatingAdd(
+      SaturatingAdd(footprint.input_bytes, footprint.output_bytes),
+      scratch_bytes);
+  absl::Status fits =
+      CheckFits(footprint, scratch_bytes, bytes, device.memory_bytes,
+                absl::StrCat("memory of ", device.kind));
+  if (fits.ok()) return;
+  footprint.devices &= ~bit;
+  footprint.too_large = std::move(fits);
+}
+
+// What describing a request takes beside its tensors, rounded up: itself, a
+// problem with its segment and a kernel's notes on both, a length or start.
+constexpr int64_t kRequestBytes = 4096;
+constexpr int64_t kProblemBytes = 1024;
+constexpr int64_t kListEntryBytes = 16;
+
+}  // namespace
+
+int64_t Footprint::bytes() const {
+  return SaturatingAdd(SaturatingAdd(input_bytes, output_bytes),
+                       SaturatingAdd(scratch_bytes, host_bytes));
+}
+
+absl::StatusOr<Footprint> Measure(const Request& request,
+                                  absl::Span<Backend* const> backends) {
+  const RequestSpec& spec = request.spec();
+  Footprint footprint;
+  footprint.key = {spec.op,
+                   request.input(TensorId::kQ).spec.dtype,
+                   request.input(TensorId::kQ).spec.shape.back(),
+                   request.input(TensorId::kV).spec.shape.back(),
+                   {spec.algorithm, spec.deterministic}};
+  footprint.input_bytes = DeviceInputBytes(request);
+  footprint.output_bytes = PooledOutputBytes(request);
+  footprint.flops = request.flops();
+
+  const std::unique_ptr<BoundRequest> bound = request.Bind({}, nullptr);
+  const auto lists = spec.q_lens.size() + spec.kv_lens.size() +
+                     spec.q_start.size() + spec.kv_start.size();
+  footprint.host_bytes = kRequestBytes +
+                         kProblemBytes * bound->segments.size() +
+                         kListEntryBytes * lists;
+  absl::Status why;
+  for (int device = 0; device < backends.size(); ++device) {
+    footprint.devices |= uint64_t{1} << device;
+    DeviceCost cost;
+    const auto measure = [&](const Problem& problem) {
+      MeasureProblem(*backends[device], device, spec.op, problem,
+                     footprint.key.options, footprint, cost, why);
+    };
+    for (const ForwardArgs& args : bound->forward) measure(args.problem);
+    for (const BackwardArgs& args : bound->backward) measure(args.problem);
+    const uint64_t bit = uint64_t{1} << device;
+    if ((footprint.devices & bit) == 0) continue;
+    footprint.scratch_bytes =
+        std::max(footprint.scratch_bytes, cost.scratch_bytes);
+    footprint.flops = std::max(footprint.flops, cost.flops);
+    CheckDeviceMemory(backends[device]->device(), bit, cost.scratch_bytes,
+                      footprint);
+  }
+  if (footprint.devices == 0 && footprint.too_large.ok()) return why;
+  return footprint;
+}
+
+absl::Status CheckEverFits(const Footprint& footprint,
+                           const SchedulerOptions& options) {
+  if (footprint.flops > options.max_request_flops) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request costs ", footprint.flops,
+                     " FLOPs, more than the limit of ",
+                     options.max_request_flops, " for one request"));
+  }
+  absl::Status fits =
+      CheckFits(footprint, footprint.scratch_bytes, footprint.bytes(),
+                options.memory_bytes, "memory limit");
+  if (!fits.ok() || footprint.devices != 0) return fits;
+  return footprint.too_large;
+}
+
+void RateEstimate::Add(double cost, absl::Duration elapsed) {
+  if (elapsed <= absl::ZeroDuration()) return;
+  const double rate = cost / absl::ToDoubleSeconds(elapsed);
+  // Old groups count for less: about the last eight.
+  cost_per_second_ =
+      cost_per_second_ == 0 ? rate : cost_per_second_ * 0.875 + rate * 0.125;
+}
+
+absl::Duration RateEstimate::RetryDelay(double cost, int lanes) const {
+  constexpr absl::Duration kLeast = absl::Milliseconds(10);
+  constexpr absl::Duration kMostDelay = absl::Seconds(5);
+  if (cost_per_second_ == 0) return absl::Milliseconds(100);
+  const absl::Duration needed =
+      absl::Seconds(cost / (cost_per_second_ * std::max(1, lanes)));
+  return std::clamp(needed, kLeast, kMostDelay);
+}
+
+}  // namespace attnd::server

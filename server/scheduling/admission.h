@@ -1,0 +1,65 @@
+#ifndef ATTND_SERVER_SCHEDULING_ADMISSION_H_
+#define ATTND_SERVER_SCHEDULING_ADMISSION_H_
+
+// What a request would take, whether it may ever run here, and whether there is
+// room for it now.
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "kernels/backend.h"
+#include "kernels/request.h"
+#include "server/scheduling/fair_queue.h"
+
+namespace attnd::server {
+
+struct SchedulerOptions;
+
+// Known before a request is queued.
+struct Footprint {
+  GroupKey key;
+  uint64_t devices = 0;  // bit d: backends[d] can run it
+  // INVALID_ARGUMENT if a device has a kernel, but even empty not the memory.
+  absl::Status too_large;
+  int64_t input_bytes = 0;
+  int64_t scratch_bytes = 0;  // the most that any of these devices needs
+  int64_t output_bytes = 0;
+  // Its description: the request, and a problem for each packed sequence, of
+  // which a small message can ask for thousands.
+  int64_t host_bytes = 0;
+  // What it costs, as Request::flops() counts; more with an algorithm other
+  // than kAuto: see Backend::CostFlops, the most on any of these devices.
+  double flops = 0;
+
+  // At most int64's maximum.
+  int64_t bytes() const;
+};
+
+// UNIMPLEMENTED when no backend has a kernel. At most 64 backends.
+absl::StatusOr<Footprint> Measure(const Request& request,
+                                  absl::Span<Backend* const> backends);
+
+// INVALID_ARGUMENT, naming the limit, when it could not run even alone, on any
+// device.
+absl::Status CheckEverFits(const Footprint& footprint,
+                           const SchedulerOptions& options);
+
+// How fast work gets done, and so when a full queue has room again. Not
+// thread-safe.
+class RateEstimate {
+ public:
+  // A lane was busy for `elapsed` with `cost`.
+  void Add(double cost, absl::Duration elapsed);
+  // Until `lanes` lanes have done `cost`: 10 ms to 5 s.
+  absl::Duration RetryDelay(double cost, int lanes) const;
+
+ private:
+  double cost_per_second_ = 0;  // of one lane, recent
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_SCHEDULING_ADMISSION_H_

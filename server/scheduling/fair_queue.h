@@ -1,0 +1,113 @@
+#ifndef ATTND_SERVER_SCHEDULING_FAIR_QUEUE_H_
+#define ATTND_SERVER_SCHEDULING_FAIR_QUEUE_H_
+
+// Requests that wait, shared out fairly between clients by cost: start-time
+// fair queueing (Goyal, Vin and Cheng, 1996). Each client's next request has a
+// start tag; the smallest runs next, and its cost moves the client's tag. A
+// client that was idle starts at the virtual time, the tag of what ran last: it
+// has saved up nothing, and a client that leaves and returns still owes.
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "kernels/attention.h"
+#include "kernels/backend.h"
+#include "server/work/work.h"
+
+namespace attnd::server {
+
+// What requests must share to run as one group.
+struct GroupKey {
+  Op op = Op::kForward;
+  DType dtype = DType::kF32;
+  int64_t head_dim = 0;
+  int64_t value_dim = 0;
+  GroupOptions options;
+
+  friend bool operator==(const GroupKey&, const GroupKey&) = default;
+};
+
+// Requests of one kind are interchangeable to a lane: it takes all or none.
+struct Kind {
+  GroupKey key;
+  bool small = false;     // may run on a lane for small requests
+  uint64_t devices = ~0;  // bit d: device d has a kernel for it
+
+  friend bool operator==(const Kind&, const Kind&) = default;
+};
+
+// A request as the policy sees it.
+struct Pending {
+  uint64_t id = 0;  // grows with every admission
+  Priority priority = Priority::kNormal;
+  std::string client;
+  GroupKey key;
+  double flops = 0;
+  uint64_t devices = ~0;
+  absl::Time admitted;
+  absl::Time deadline = absl::InfiniteFuture();
+  bool small = false;  // filled by the policy
+
+  Kind kind() const { return {key, small, devices}; }
+};
+
+// Not thread-safe. Holds pointers to the caller's Pendings, which stay where
+// they are while they are in here.
+class FairQueue {
+ public:
+  void Add(const Pending* request);
+  // `request`, which is in the queue, leaves without having run.
+  void Remove(const Pending* request);
+  // `request`, which is in the queue, runs: its client pays `cost`.
+  void Take(const Pending* request, double cost);
+
+  // What should run next among requests that `accept` takes; null if none.
+  // `accept` sees only the oldest request of each client and kind, as those of
+  // one kind run in order of admission.
+  const Pending* First(absl::FunctionRef<bool(const Pending&)> accept) const;
+
+  bool empty() const { return active_.empty(); }
+  // Forgets what idle clients owe.
+  void ForgetIdle();
+  // Clients remembered: those with requests here and those that still owe.
+  int64_t clients() const { return static_cast<int64_t>(flows_.size()); }
+
+ private:
+  struct Line {
+    Kind kind;
+    absl::btree_map<uint64_t, const Pending*> requests;  // by id
+  };
+  struct Flow {
+    std::string client;
+    double start = 0;         // tag of its next request
+    uint64_t turn = 0;        // among equal tags, who came first
+    std::vector<Line> lines;  // none empty
+  };
+  struct Before {
+    bool operator()(const Flow* a, const Flow* b) const {
+      return a->start != b->start ? a->start < b->start : a->turn < b->turn;
+    }
+  };
+
+  void Erase(Flow& flow, const Pending* request);
+  // Puts `flow`, which is in neither set, where it belongs.
+  void Place(Flow& flow);
+
+  absl::flat_hash_map<std::string, std::unique_ptr<Flow>> flows_;
+  std::set<Flow*, Before> active_;  // with requests
+  std::set<Flow*, Before> idle_;    // without, start still ahead of time
+  double virtual_time_ = 0;
+  uint64_t turns_ = 0;
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_SCHEDULING_FAIR_QUEUE_H_

@@ -1,0 +1,163 @@
+#include "server/telemetry/metrics.h"
+
+#include <utility>
+
+#include "server/config/version.h"
+
+namespace attnd::server {
+namespace {
+
+using prometheus::BuildCounter;
+using prometheus::BuildHistogram;
+using prometheus::Histogram;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+constexpr const char* kMethodNames[] = {"Forward", "Backward", "GetServerInfo"};
+constexpr const char* kPhaseNames[] = {"queue", "upload", "compute",
+                                       "download"};
+
+// 10 us to about 100 s, three a decade.
+Histogram::BucketBoundaries Seconds() {
+  Histogram::BucketBoundaries bounds;
+  for (double decade = 1e-5; decade < 1e2; decade *= 10) {
+    bounds.insert(bounds.end(), {decade, 2 * decade, 5 * decade});
+  }
+  return bounds;
+}
+
+Histogram::BucketBoundaries Sizes() {
+  return {1, 2, 4, 8, 16, 32, 64, 128, 256};
+}
+
+MetricFamily Gauge(const char* name, const char* help, double value) {
+  MetricFamily family{name, help, MetricType::Gauge, {}};
+  family.metric.emplace_back().gauge.value = value;
+  return family;
+}
+
+}  // namespace
+
+Metrics::Metrics(std::vector<std::string> devices,
+                 std::function<SchedulerStats()> stats)
+    : devices_(std::move(devices)), stats_(std::move(stats)) {
+  auto& calls =
+      BuildCounter()
+          .Name("attnd_requests_total")
+          .Help(
+              "Calls that arrived whole and ended, by method and the code "
+              "that the client got, its own where it gave up")
+          .Register(registry_);
+  auto& duration = BuildHistogram()
+                       .Name("attnd_request_duration_seconds")
+                       .Help("From the whole request to the response sent")
+                       .Register(registry_);
+  auto& phases = BuildHistogram()
+                     .Name("attnd_phase_duration_seconds")
+                     .Help("Time of requests that ran, by phase")
+                     .Register(registry_);
+  auto& received = BuildCounter()
+                       .Name("attnd_received_bytes_total")
+                       .Help("Bytes of request messages")
+                       .Register(registry_);
+  auto& sent = BuildCounter()
+                   .Name("attnd_sent_bytes_total")
+                   .Help("Bytes of response messages")
+                   .Register(registry_);
+  auto& flops = BuildCounter()
+                    .Name("attnd_floating_point_operations_total")
+                    .Help("Floating-point operations of requests that ran")
+                    .Register(registry_);
+  batch_requests_ = &BuildHistogram()
+                         .Name("attnd_batch_requests")
+                         .Help("Requests in the group that a request ran in")
+                         .Register(registry_)
+                         .Add({}, Sizes());
+  for (int i = 0; i < kMethods; ++i) {
+    const prometheus::Labels method = {{"method", kMethodNames[i]}};
+    PerMethod& m = methods_[i];
+    for (int code = 0; code < kCodes; ++code) {
+      prometheus::Labels labels = method;
+      labels["code"] =
+          code == 0
+              ? "OK"
+              : absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
+      m.calls[code] = &calls.Add(labels);
+    }
+    m.duration = &duration.Add(method, Seconds());
+    m.received = &received.Add(method);
+    m.sent = &sent.Add(method);
+    if (static_cast<Method>(i) == Method::kGetServerInfo) continue;
+    m.flops = &flops.Add(method);
+    for (int phase = 0; phase < kPhases; ++phase) {
+      prometheus::Labels labels = method;
+      labels["phase"] = kPhaseNames[phase];
+      m.phases[phase] = &phases.Add(labels, Seconds());
+    }
+  }
+}
+
+void Metrics::CallEnded(Method method, absl::StatusCode code,
+                        absl::Duration total, int64_t received_bytes,
+                        int64_t sent_bytes) {
+  PerMethod& m = methods_[static_cast<int>(method)];
+  const int index = static_cast<int>(code);
+  m.calls[index >= 0 && index < kCodes
+              ? index
+              : static_cast<int>(absl::StatusCode::kUnknown)]
+      ->Increment();
+  m.duration->Observe(absl::ToDoubleSeconds(total));
+  m.received->Increment(static_cast<double>(received_bytes));
+  m.sent->Increment(static_cast<double>(sent_bytes));
+}
+
+void Metrics::WorkDone(Method method, const Phases& phases, int batch_requests,
+                       double flops) {
+  PerMethod& m = methods_[static_cast<int>(method)];
+  const absl::Duration times[kPhases] = {phases.queue, phases.upload,
+                                         phases.compute, phases.download};
+  for (int i = 0; i < kPhases; ++i) {
+    m.phases[i]->Observe(absl::ToDoubleSeconds(times[i]));
+  }
+  m.flops->Increment(flops);
+  batch_requests_->Observe(batch_requests);
+}
+
+std::vector<MetricFamily> Metrics::Collect() const {
+  std::vector<MetricFamily> families = registry_.Collect();
+  AddGauges(families);
+  return families;
+}
+
+void Metrics::AddGauges(std::vector<MetricFamily>& to) const {
+  const SchedulerStats stats = stats_();
+  to.push_back(Gauge("attnd_queue_requests", "Requests that wait for a device",
+                     stats.queued_requests));
+  to.push_back(Gauge("attnd_queue_floating_point_operations",
+                     "Floating-point operations that wait for a device",
+                     stats.queued_flops));
+  to.push_back(Gauge("attnd_running_requests", "Requests on a device now",
+                     stats.running_requests));
+  to.push_back(Gauge("attnd_account_bytes",
+                     "Memory that admitted requests hold",
+                     stats.account_bytes));
+  to.push_back(Gauge("attnd_account_limit_bytes",
+                     "The most that attnd_account_bytes may reach",
+                     stats.account_limit_bytes));
+  MetricFamily in_service{"attnd_device_in_service",
+                          "1 while the device takes work, 0 after a fault",
+                          MetricType::Gauge,
+                          {}};
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    auto& metric = in_service.metric.emplace_back();
+    metric.label.push_back({"device", devices_[i]});
+    metric.gauge.value =
+        i < stats.device_in_service.size() && stats.device_in_service[i];
+  }
+  to.push_back(std::move(in_service));
+  MetricFamily build = Gauge("attnd_build_info", "Always 1", 1);
+  build.metric[0].label.push_back({"version", kVersion});
+  to.push_back(std::move(build));
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,93 @@
+#ifndef ATTND_SERVER_WORK_OUTPUT_POOL_H_
+#define ATTND_SERVER_WORK_OUTPUT_POOL_H_
+
+// Host memory that results are sent from. A buffer lives until the transport
+// drops it, which can be after the server is gone: buffers keep their pool, and
+// the pool keeps the device's host memory.
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "kernels/backend.h"
+#include "server/work/account.h"
+
+namespace attnd::server {
+
+class OutputPool;
+
+// Move-only memory from a pool, with the charge it was admitted under.
+class OutputBuffer {
+ public:
+  OutputBuffer() = default;
+  OutputBuffer(OutputBuffer&& other) noexcept { *this = std::move(other); }
+  OutputBuffer& operator=(OutputBuffer&& other) noexcept;
+  ~OutputBuffer() { Reset(); }
+
+  HostSpan span() const { return {data_, static_cast<size_t>(bytes_)}; }
+  explicit operator bool() const { return pool_ != nullptr; }
+
+ private:
+  friend class OutputPool;
+  void Reset();
+
+  std::shared_ptr<OutputPool> pool_;
+  std::shared_ptr<Charge> charge_;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;     // asked for
+  int64_t capacity_ = 0;  // size class
+};
+
+// Keeps freed memory for the next result of its size class, as fresh pages cost
+// more than the copy into them. Thread-safe.
+class OutputPool : public std::enable_shared_from_this<OutputPool> {
+ public:
+  // Keeps at most `max_idle_bytes` that no buffer uses; what was freed longest
+  // ago goes first.
+  static std::shared_ptr<OutputPool> Create(std::shared_ptr<HostMemory> memory,
+                                            int64_t max_idle_bytes);
+  ~OutputPool();
+
+  // Uninitialised, aligned to kTensorAlignment, never null memory even for 0
+  // bytes. An empty buffer (false) when there is none. `charge` may be null.
+  OutputBuffer Allocate(int64_t bytes, std::shared_ptr<Charge> charge);
+
+  // Gives idle memory back until at most `max_idle_bytes` of it are left.
+  void Trim(int64_t max_idle_bytes);
+  int64_t idle_bytes() const;
+
+  // What a buffer of `bytes` (<= 2^60) really takes: a whole number of pages,
+  // at most a quarter more than asked for once it is more than a few.
+  static int64_t Capacity(int64_t bytes);
+
+ private:
+  friend class OutputBuffer;
+  struct Idle {
+    std::byte* data;
+    int64_t capacity;
+  };
+  using IdleList = std::list<Idle>;
+
+  OutputPool(std::shared_ptr<HostMemory> memory, int64_t max_idle_bytes)
+      : memory_(std::move(memory)), max_idle_bytes_(max_idle_bytes) {}
+  void Return(std::byte* data, int64_t capacity);
+  // Moves what exceeds `max_idle_bytes` to `out`, to be freed without the lock.
+  void EvictLocked(int64_t max_idle_bytes, IdleList& out);
+  void Free(const IdleList& idle);
+
+  const std::shared_ptr<HostMemory> memory_;
+  const int64_t max_idle_bytes_;
+  mutable std::mutex mutex_;
+  IdleList idle_;  // oldest first
+  // By capacity, the idle entries, newest last.
+  absl::flat_hash_map<int64_t, std::list<IdleList::iterator>> by_capacity_;
+  int64_t idle_bytes_ = 0;
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_WORK_OUTPUT_POOL_H_

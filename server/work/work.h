@@ -1,0 +1,70 @@
+#ifndef ATTND_SERVER_WORK_WORK_H_
+#define ATTND_SERVER_WORK_WORK_H_
+
+// One admitted request on its way through scheduler and lanes. A plain struct
+// with a completion: a front (gRPC today) fills it and submits it, and nothing
+// behind the scheduler knows what the front is.
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "kernels/attention.h"
+#include "kernels/backend.h"
+#include "kernels/request.h"
+#include "server/work/output_pool.h"
+
+namespace attnd::server {
+
+enum class Priority : uint8_t { kLow, kNormal, kHigh };
+
+struct Phases {
+  absl::Duration queue;   // admitted to taken by a lane
+  absl::Duration upload;  // the whole group's, as are the next two
+  absl::Duration compute;
+  absl::Duration download;
+};
+
+struct WorkResult {
+  PerTensor<OutputBuffer> outputs;  // empty where not wanted
+  std::string device;               // "cpu:0 AMD EPYC"
+  KernelInfo kernel;
+  int batch_requests = 1;
+  Phases phases;
+};
+
+struct Work {
+  // Filled by the front.
+  std::unique_ptr<const Request> request;
+  // Each input tensor's bytes in pieces, in order; valid until release_inputs.
+  PerTensor<std::vector<ConstHostSpan>> inputs;
+  // Called once, as soon as the inputs have been copied or are not needed.
+  absl::AnyInvocable<void()> release_inputs;
+  Priority priority = Priority::kNormal;
+  std::string client;  // whose fair share this counts against
+  absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
+  // Called exactly once after a successful Submit, on a lane's thread, one
+  // that submits, cancels or drains; must not block. Errors: what the backend
+  // said (its device broke), RESOURCE_EXHAUSTED with RetryInfo (no memory on
+  // the device), CANCELLED, DEADLINE_EXCEEDED, UNAVAILABLE (drained, or no
+  // device left).
+  absl::AnyInvocable<void(absl::StatusOr<WorkResult>)> done;
+
+  // Anyone may cancel; see Scheduler::Cancel.
+  CancelToken cancel;
+
+  // The scheduler's own.
+  uint64_t id = 0;
+  absl::Time admitted;
+  double cost_flops = 0;           // as admitted: Footprint::flops
+  std::shared_ptr<Charge> charge;  // its bytes on the account
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_WORK_WORK_H_
