@@ -1,8 +1,8 @@
 #include "kernels/cuda/backward.h"
 
-#include "kernels/cuda/fused_backward.h"
-#include "kernels/cuda/naive/cublas.h"
-#include "kernels/cuda/naive/naive_backward.h"
+#include "kernels/cuda/baselines/naive/cublas.h"
+#include "kernels/cuda/baselines/naive/naive_backward.h"
+#include "kernels/cuda/fused/fused_backward.h"
 
 namespace attnd::cuda {
 namespace {

@@ -10,9 +10,9 @@
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/backend.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/enqueue.h"
-#include "kernels/cuda/workspace.h"
+#include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/device/workspace.h"
+#include "kernels/cuda/launch/enqueue.h"
 
 namespace attnd::cuda {
 

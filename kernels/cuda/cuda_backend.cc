@@ -4,9 +4,9 @@
 
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/cuda_stream.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/device/pinned_memory.h"
 #include "kernels/cuda/forward.h"
-#include "kernels/cuda/pinned_memory.h"
 #include "kernels/reference/reference.h"
 
 namespace attnd {

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/backward.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/device/status.h"
 #include "kernels/cuda/forward.h"
-#include "kernels/cuda/status.h"
 
 namespace attnd::cuda {
 namespace {

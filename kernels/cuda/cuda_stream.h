@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "kernels/backend.h"
-#include "kernels/cuda/device_arena.h"
-#include "kernels/cuda/phase_clock.h"
-#include "kernels/cuda/staging.h"
-#include "kernels/cuda/workspace.h"
+#include "kernels/cuda/device/arena.h"
+#include "kernels/cuda/device/phase_clock.h"
+#include "kernels/cuda/device/staging.h"
+#include "kernels/cuda/device/workspace.h"
 
 namespace attnd::cuda {
 

@@ -1,9 +1,9 @@
 #include "kernels/cuda/forward.h"
 
-#include "kernels/cuda/flash_attention_1/flash_attention_1.h"
-#include "kernels/cuda/fused.h"
-#include "kernels/cuda/naive/cublas.h"
-#include "kernels/cuda/naive/naive.h"
+#include "kernels/cuda/baselines/flash_attention_1/flash_attention_1.h"
+#include "kernels/cuda/baselines/naive/cublas.h"
+#include "kernels/cuda/baselines/naive/naive.h"
+#include "kernels/cuda/fused/fused.h"
 
 namespace attnd::cuda {
 

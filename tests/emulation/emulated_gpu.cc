@@ -3,9 +3,9 @@
 #include <cstddef>
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/fused.h"
-#include "kernels/cuda/fused_backward.h"
-#include "kernels/cuda/status.h"
+#include "kernels/cuda/device/status.h"
+#include "kernels/cuda/fused/fused.h"
+#include "kernels/cuda/fused/fused_backward.h"
 #include "tests/emulation/runtime.h"
 #include "tests/kernels/cuda/fake_runtime.h"
 

@@ -12,8 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/workspace.h"
+#include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/device/workspace.h"
 
 namespace attnd::emulation {
 

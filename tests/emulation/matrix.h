@@ -2,7 +2,7 @@
 #define ATTND_TESTS_EMULATION_MATRIX_H_
 
 // What a warp does with matrices of 8 x 8 16-bit elements, of each of which a
-// lane has two, and mma of them. How lanes hold what, kernels/cuda/ptx.cuh
+// lane has two, and mma of them. How lanes hold what, kernels/cuda/tile/ptx.cuh
 // says.
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/launch/descriptor.h"
 #include "tests/emulation/launch.h"
 #include "tests/emulation/tensor_map.h"
 #include "tests/kernels/cuda/fake_runtime.h"

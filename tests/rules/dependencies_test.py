@@ -30,7 +30,7 @@ REFUSED = [
     ('server/scheduling/scheduler.cc', '"attn/v1/attention.grpc.pb.h"'),
     ('client/a.cc', '"server/config/options.h"'),
     ('client/a.cc', '"kernels/attention.h"'),
-    ('client/a.cc', '"kernels/cuda/device.h"'),
+    ('client/a.cc', '"kernels/cuda/device/gpu.h"'),
     ('client/core.cc', '"grpcpp/channel.h"'),
     ('client/include/attnd/client.h', '"attn/v1/attention.pb.h"'),
     ('client/include/attnd/client.h', '"proto/wire/codec.h"'),

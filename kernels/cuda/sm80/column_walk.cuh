@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/sequence.h"
+#include "kernels/cuda/tile/sequence.h"
 
 namespace attnd::cuda::sm80 {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/kernel.h"
+#include "kernels/cuda/launch/kernel.h"
 
 namespace attnd::cuda::sm80 {
 

@@ -10,10 +10,6 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/open_tile.cuh"
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/score.cuh"
-#include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/decode_tile.cuh"
@@ -23,7 +19,11 @@
 #include "kernels/cuda/sm80/read_ahead.cuh"
 #include "kernels/cuda/sm80/softmax.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
-#include "kernels/cuda/stagger.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
+#include "kernels/cuda/tile/score.cuh"
+#include "kernels/cuda/tile/sequence.h"
+#include "kernels/cuda/tile/stagger.cuh"
 
 namespace attnd::cuda::sm80 {
 

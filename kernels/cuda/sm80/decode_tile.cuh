@@ -6,11 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/open_tile.cuh"
-#include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/query.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
+#include "kernels/cuda/tile/sequence.h"
 
 namespace attnd::cuda::sm80 {
 

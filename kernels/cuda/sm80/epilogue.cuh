@@ -5,12 +5,12 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/descriptor.h"
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/row.cuh"
+#include "kernels/cuda/launch/descriptor.h"
 #include "kernels/cuda/sm80/softmax.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
+#include "kernels/cuda/tile/element.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
+#include "kernels/cuda/tile/row.cuh"
 
 namespace attnd::cuda::sm80 {
 

@@ -7,13 +7,13 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/open_tile.cuh"
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/score.cuh"
-#include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/epilogue.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
+#include "kernels/cuda/tile/score.cuh"
+#include "kernels/cuda/tile/sequence.h"
 
 namespace attnd::cuda::sm80 {
 

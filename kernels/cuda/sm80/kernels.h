@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "kernels/attention.h"
-#include "kernels/cuda/kernel.h"
-#include "kernels/cuda/sm80/backward_config.h"
+#include "kernels/cuda/launch/kernel.h"
+#include "kernels/cuda/sm80/backward/config.h"
 
 namespace attnd::cuda::sm80 {
 

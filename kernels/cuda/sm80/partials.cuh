@@ -10,17 +10,17 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/descriptor.h"
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/open_tile.cuh"
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/row.cuh"
-#include "kernels/cuda/score.cuh"
+#include "kernels/cuda/launch/descriptor.h"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/decode_tile.cuh"
 #include "kernels/cuda/sm80/partials.h"
 #include "kernels/cuda/sm80/softmax.cuh"
-#include "kernels/cuda/stagger.cuh"
+#include "kernels/cuda/tile/element.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
+#include "kernels/cuda/tile/row.cuh"
+#include "kernels/cuda/tile/score.cuh"
+#include "kernels/cuda/tile/stagger.cuh"
 
 namespace attnd::cuda::sm80 {
 

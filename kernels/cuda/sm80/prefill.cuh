@@ -8,16 +8,16 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/open_tile.cuh"
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/score.cuh"
-#include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm80/column_walk.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/epilogue.cuh"
 #include "kernels/cuda/sm80/products.cuh"
 #include "kernels/cuda/sm80/softmax.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
+#include "kernels/cuda/tile/score.cuh"
+#include "kernels/cuda/tile/sequence.h"
 
 namespace attnd::cuda::sm80 {
 

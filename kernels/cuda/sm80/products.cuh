@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
 
 namespace attnd::cuda::sm80 {
 

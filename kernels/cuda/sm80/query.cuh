@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/open_tile.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
 
 namespace attnd::cuda::sm80 {
 

@@ -7,11 +7,11 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/open_tile.cuh"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/decode_tile.cuh"
 #include "kernels/cuda/sm80/query.cuh"
 #include "kernels/cuda/sm80/tile.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
 
 namespace attnd::cuda::sm80 {
 

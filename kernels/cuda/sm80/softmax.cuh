@@ -10,9 +10,9 @@
 
 #include <cmath>
 
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/row.cuh"
-#include "kernels/cuda/score.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
+#include "kernels/cuda/tile/row.cuh"
+#include "kernels/cuda/tile/score.cuh"
 
 namespace attnd::cuda::sm80 {
 

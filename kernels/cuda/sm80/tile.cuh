@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/row.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
+#include "kernels/cuda/tile/row.cuh"
 
 namespace attnd::cuda::sm80 {
 

@@ -9,7 +9,7 @@
 #include <climits>
 #include <cstdint>
 
-#include "kernels/cuda/sequence.h"
+#include "kernels/cuda/tile/sequence.h"
 
 namespace attnd::cuda::sm90 {
 

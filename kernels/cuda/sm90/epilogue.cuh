@@ -5,13 +5,13 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/element.cuh"
-#include "kernels/cuda/row.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
 #include "kernels/cuda/sm90/softmax.cuh"
 #include "kernels/cuda/sm90/store_row.cuh"
 #include "kernels/cuda/sm90/tensor_maps.h"
+#include "kernels/cuda/tile/element.cuh"
+#include "kernels/cuda/tile/row.cuh"
 
 namespace attnd::cuda::sm90 {
 

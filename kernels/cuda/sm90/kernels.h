@@ -8,7 +8,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "kernels/attention.h"
-#include "kernels/cuda/kernel.h"
+#include "kernels/cuda/launch/kernel.h"
 
 namespace attnd::cuda::sm90 {
 

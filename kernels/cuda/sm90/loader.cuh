@@ -12,7 +12,7 @@
 #include "kernels/cuda/sm90/load.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
-#include "kernels/cuda/stagger.cuh"
+#include "kernels/cuda/tile/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 

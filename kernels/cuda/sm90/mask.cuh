@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
+#include "kernels/cuda/tile/score.cuh"
 
 namespace attnd::cuda::sm90 {
 

@@ -6,10 +6,10 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/kernel.h"
-#include "kernels/cuda/row.cuh"
+#include "kernels/cuda/launch/kernel.h"
 #include "kernels/cuda/sm90/planning.cuh"
 #include "kernels/cuda/sm90/shared.cuh"
+#include "kernels/cuda/tile/row.cuh"
 
 namespace attnd::cuda::sm90 {
 

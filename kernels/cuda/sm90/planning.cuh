@@ -6,11 +6,11 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/open_tile.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/scheduler.cuh"
-#include "kernels/cuda/stagger.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
+#include "kernels/cuda/tile/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 

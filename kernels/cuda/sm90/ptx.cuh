@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
 
 namespace attnd::cuda::sm90::ptx {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/sm90/ptx.cuh"
-#include "kernels/cuda/stagger.cuh"
+#include "kernels/cuda/tile/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 

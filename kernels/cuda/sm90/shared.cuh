@@ -6,14 +6,14 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/open_tile.cuh"
-#include "kernels/cuda/score.cuh"
-#include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm90/column_walk.cuh"
 #include "kernels/cuda/sm90/planning.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/scheduler.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
+#include "kernels/cuda/tile/score.cuh"
+#include "kernels/cuda/tile/sequence.h"
 
 namespace attnd::cuda::sm90 {
 

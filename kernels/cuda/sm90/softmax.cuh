@@ -15,9 +15,9 @@
 
 #include <cmath>
 
-#include "kernels/cuda/row.cuh"
-#include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
+#include "kernels/cuda/tile/row.cuh"
+#include "kernels/cuda/tile/score.cuh"
 
 namespace attnd::cuda::sm90 {
 

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/element.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
+#include "kernels/cuda/tile/element.cuh"
 
 namespace attnd::cuda::sm90 {
 

@@ -1,4 +1,4 @@
-"""The kernels of this repository, through libattnd_kernels_c (kernels/cuda/capi.h)."""
+"""The kernels of this repository, through libattnd_kernels_c (kernels/cuda/capi/capi.h)."""
 
 import ctypes
 import math

@@ -36,7 +36,7 @@ class Traffic:
         return self.reads + self.writes
 
 
-# As kernels/cuda/naive/naive.h numbers its steps.
+# As kernels/cuda/baselines/naive/naive.h numbers its steps.
 _SCORES = [
     Pass('S = Q K^T', {'X': 2}, {'M4': 1}),
     Pass('scale', {'M4': 1}, {'M4': 1}),
@@ -49,7 +49,7 @@ _NAIVE_FORWARD = _SCORES + [
     Pass('divide', {'M4': 1, 'r': 2}, {'M': 1, 'r': 1}),
     Pass('O = P V', {'M': 1, 'X': 1}, {'X': 1}),
 ]
-# As kernels/cuda/naive/naive_backward.h has its two orders.
+# As kernels/cuda/baselines/naive/naive_backward.h has its two orders.
 _LAST_PRODUCTS = [
     Pass('dQ = dX K', {'M': 1, 'X': 1}, {'X': 1}),
     Pass('dK = dX^T Q', {'M': 1, 'X': 1}, {'X': 1}),

@@ -4,7 +4,7 @@
 SIDES = {
     'naive': ('naive', '#999999', {'forward': 'naive', 'backward': 'naive'},
               'matrices of scores in memory; products by cuBLAS, a kernel for each step between '
-              'them, backward in the order of its equations (`kernels/cuda/naive`)'),
+              'them, backward in the order of its equations (`kernels/cuda/baselines/naive`)'),
     'naive_autograd': ("naive, autograd's order", '#555555', {'backward': 'naive_autograd'},
                        'the same backward, as automatic differentiation orders it: an operation at '
                        'a time'),
@@ -14,7 +14,7 @@ SIDES = {
                           "the paper's Algorithm 1 to the letter: K and V outside, O, l and m of "
                           'every tile from memory and back, a head by one block of threads; so '
                           'there are no more blocks than heads, 16 to 512 in these shapes, for '
-                          "the GPU's multiprocessors (`kernels/cuda/flash_attention_1`)"),
+                          "the GPU's multiprocessors (`kernels/cuda/baselines/flash_attention_1`)"),
     'flash_attention_2': ('FlashAttention-2', '#0072B2', {'forward': 'any_gpu',
                                                          'backward': 'any_gpu'},
                           'the fused kernels for any GPU since Ampere (`kernels/cuda/sm80`)'),

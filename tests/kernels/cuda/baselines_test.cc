@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/flash_attention_1/flash_attention_1.h"
-#include "kernels/cuda/naive/cublas.h"
-#include "kernels/cuda/naive/naive.h"
+#include "kernels/cuda/baselines/flash_attention_1/flash_attention_1.h"
+#include "kernels/cuda/baselines/naive/cublas.h"
+#include "kernels/cuda/baselines/naive/naive.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/cuda/device_runner.h"

@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/backward.h"
-#include "kernels/cuda/capi.h"
+#include "kernels/cuda/capi/capi.h"
 #include "kernels/dtype.h"
 #include "tests/kernels/cuda/capi_problem.h"
 #include "tests/kernels/cuda/dense_problem.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/attention.h"
-#include "kernels/cuda/capi.h"
+#include "kernels/cuda/capi/capi.h"
 
 namespace attnd::testing {
 

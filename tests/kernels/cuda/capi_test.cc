@@ -1,4 +1,4 @@
-#include "kernels/cuda/capi.h"
+#include "kernels/cuda/capi/capi.h"
 
 #include <cuda_runtime_api.h>
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "kernels/cuda/backward.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/sm90/kernels.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/device_runner.h"

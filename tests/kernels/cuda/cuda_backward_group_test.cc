@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/sm90/kernels.h"
 #include "tests/kernels/cuda/device_runner.h"
 #include "tests/kernels/cuda/gradient_problem.h"

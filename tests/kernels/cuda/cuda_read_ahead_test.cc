@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/plan.h"
+#include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/sm80/kernels.h"
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/cuda/device_runner.h"

@@ -12,8 +12,8 @@
 
 #include "absl/time/clock.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/pinned_memory.h"
+#include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/device/pinned_memory.h"
 
 namespace attnd::cuda {
 namespace {

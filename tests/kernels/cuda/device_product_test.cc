@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/naive/cublas.h"
-#include "kernels/cuda/naive/product.h"
+#include "kernels/cuda/baselines/naive/cublas.h"
+#include "kernels/cuda/baselines/naive/product.h"
 #include "kernels/dtype.h"
 #include "tests/kernels/cuda/device_runner.h"
 

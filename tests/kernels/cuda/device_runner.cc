@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/cuda/naive/naive.h"
-#include "kernels/cuda/status.h"
+#include "kernels/cuda/baselines/naive/naive.h"
+#include "kernels/cuda/device/status.h"
 #include "tests/kernels/cuda/group_image.h"
 
 namespace attnd::testing {

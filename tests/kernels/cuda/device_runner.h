@@ -17,8 +17,8 @@
 #include "kernels/attention.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/backward.h"
+#include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/forward.h"
-#include "kernels/cuda/workspace.h"
 
 namespace attnd::testing {
 

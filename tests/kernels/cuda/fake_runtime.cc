@@ -250,7 +250,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes,
   return cudaSuccess;
 }
 
-// device.cc asks these.
+// device/gpu.cc asks these.
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 1;
   return cudaSuccess;

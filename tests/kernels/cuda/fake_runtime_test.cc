@@ -9,9 +9,9 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/device/pinned_memory.h"
+#include "kernels/cuda/device/status.h"
 #include "kernels/cuda/forward.h"
-#include "kernels/cuda/pinned_memory.h"
-#include "kernels/cuda/status.h"
 
 namespace attnd::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // What backward of a group launches, and what memory it takes, on a runtime
 // that launches nothing.
 
-#include "kernels/cuda/fused_backward.h"
+#include "kernels/cuda/fused/fused_backward.h"
 
 #include <cstdint>
 #include <memory>
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/gradient_rows.h"
+#include "kernels/cuda/rows/gradient_rows.h"
 #include "kernels/cuda/sm80/kernels.h"
 #include "kernels/cuda/sm90/backward/tensor_maps.h"
 #include "kernels/cuda/sm90/kernels.h"

@@ -1,7 +1,7 @@
 // Naive backward on a GPU, in both orders and each way that it multiplies,
 // judged by float64.
 
-#include "kernels/cuda/naive/naive_backward.h"
+#include "kernels/cuda/baselines/naive/naive_backward.h"
 
 #include <cuda_runtime_api.h>
 
@@ -15,9 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/naive/cublas.h"
-#include "kernels/cuda/naive/naive.h"
-#include "kernels/cuda/status.h"
+#include "kernels/cuda/baselines/naive/cublas.h"
+#include "kernels/cuda/baselines/naive/naive.h"
+#include "kernels/cuda/device/status.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/device_runner.h"
 #include "tests/kernels/cuda/gradient_problem.h"

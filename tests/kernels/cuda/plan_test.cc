@@ -1,8 +1,7 @@
-#include "kernels/cuda/plan.h"
-
 #include <cstring>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/launch/launch.h"
 
 namespace attnd::cuda {
 namespace {

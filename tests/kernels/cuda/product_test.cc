@@ -1,6 +1,6 @@
 // What of the baselines is decided on the host. Needs no GPU.
 
-#include "kernels/cuda/naive/product.h"
+#include "kernels/cuda/baselines/naive/product.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/flash_attention_1/flash_attention_1.h"
-#include "kernels/cuda/naive/cublas.h"
-#include "kernels/cuda/naive/naive.h"
-#include "kernels/cuda/naive/naive_backward.h"
+#include "kernels/cuda/baselines/flash_attention_1/flash_attention_1.h"
+#include "kernels/cuda/baselines/naive/cublas.h"
+#include "kernels/cuda/baselines/naive/naive.h"
+#include "kernels/cuda/baselines/naive/naive_backward.h"
 
 namespace attnd::cuda {
 namespace {

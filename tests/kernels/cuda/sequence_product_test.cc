@@ -1,6 +1,6 @@
 // Which products the matrices of a problem are made and read by. Needs no GPU.
 
-#include "kernels/cuda/naive/sequence_product.h"
+#include "kernels/cuda/baselines/naive/sequence_product.h"
 
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "kernels/cuda/visits.h"
+#include "kernels/cuda/tile/visits.h"
 
 #include <algorithm>
 #include <random>

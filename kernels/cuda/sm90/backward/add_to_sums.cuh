@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/dq_sum.cuh"
 #include "kernels/cuda/sm90/backward/tile.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
+#include "kernels/cuda/tile/dq_sum.cuh"
 
 namespace attnd::cuda::sm90 {
 

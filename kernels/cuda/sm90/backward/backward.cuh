@@ -4,7 +4,6 @@
 // The backward kernel: a block of producers and two consumers, which stays on
 // its multiprocessor until there are no more blocks of columns.
 
-#include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/sm90/backward/config.h"
 #include "kernels/cuda/sm90/backward/consumer.cuh"
 #include "kernels/cuda/sm90/backward/dq_adder.cuh"
@@ -15,6 +14,7 @@
 #include "kernels/cuda/sm90/backward/turn_keeper.cuh"
 #include "kernels/cuda/sm90/backward/wide_consumer.cuh"
 #include "kernels/cuda/sm90/backward/wide_roles.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
 
 namespace attnd::cuda::sm90 {
 

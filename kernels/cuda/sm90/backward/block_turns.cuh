@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/gradient.h"
+#include "kernels/cuda/launch/gradient.h"
 #include "kernels/cuda/sm90/backward/row_walk.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
 

@@ -21,7 +21,7 @@
 #include "kernels/cuda/sm90/backward/shared.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/uniform.cuh"
-#include "kernels/cuda/stagger.cuh"
+#include "kernels/cuda/tile/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 

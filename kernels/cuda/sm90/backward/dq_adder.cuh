@@ -6,11 +6,11 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/dq_sum.cuh"
 #include "kernels/cuda/sm90/backward/block_turns.cuh"
 #include "kernels/cuda/sm90/backward/block_walk.cuh"
 #include "kernels/cuda/sm90/backward/row_walk.cuh"
-#include "kernels/cuda/turns.cuh"
+#include "kernels/cuda/tile/dq_sum.cuh"
+#include "kernels/cuda/tile/turns.cuh"
 
 namespace attnd::cuda::sm90 {
 

@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/row.cuh"
 #include "kernels/cuda/sm90/backward/tile.cuh"
 #include "kernels/cuda/sm90/store_row.cuh"
+#include "kernels/cuda/tile/row.cuh"
 
 namespace attnd::cuda::sm90 {
 

@@ -8,12 +8,12 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/sequence.h"
 #include "kernels/cuda/sm90/backward/row_walk.cuh"
 #include "kernels/cuda/sm90/backward/shared.cuh"
 #include "kernels/cuda/sm90/backward/tensor_maps.h"
-#include "kernels/cuda/stagger.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
+#include "kernels/cuda/tile/sequence.h"
+#include "kernels/cuda/tile/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 

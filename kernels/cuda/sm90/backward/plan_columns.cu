@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/gradient.h"
-#include "kernels/cuda/open_tile.cuh"
-#include "kernels/cuda/score.cuh"
+#include "kernels/cuda/launch/gradient.h"
 #include "kernels/cuda/sm90/backward/tile.cuh"
 #include "kernels/cuda/sm90/kernels.h"
-#include "kernels/cuda/visits.h"
+#include "kernels/cuda/tile/open_tile.cuh"
+#include "kernels/cuda/tile/score.cuh"
+#include "kernels/cuda/tile/visits.h"
 
 namespace attnd::cuda::sm90 {
 namespace {

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/cuda/score.cuh"
 #include "kernels/cuda/sm90/backward/tile.cuh"
 #include "kernels/cuda/sm90/ptx.cuh"
+#include "kernels/cuda/tile/score.cuh"
 #include "kernels/mask.h"
 
 namespace attnd::cuda::sm90 {

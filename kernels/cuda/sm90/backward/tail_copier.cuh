@@ -7,13 +7,13 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/gradient.h"
+#include "kernels/cuda/launch/gradient.h"
 #include "kernels/cuda/sm90/backward/block_walk.cuh"
 #include "kernels/cuda/sm90/backward/copy_rows.cuh"
 #include "kernels/cuda/sm90/backward/row_walk.cuh"
 #include "kernels/cuda/sm90/ring.cuh"
 #include "kernels/cuda/sm90/wgmma.cuh"
-#include "kernels/cuda/stagger.cuh"
+#include "kernels/cuda/tile/stagger.cuh"
 
 namespace attnd::cuda::sm90 {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/descriptor.h"
+#include "kernels/cuda/launch/descriptor.h"
 #include "kernels/mask.h"
 
 namespace attnd::cuda::sm90 {

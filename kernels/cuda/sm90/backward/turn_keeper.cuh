@@ -10,7 +10,7 @@
 #include "kernels/cuda/sm90/backward/block_turns.cuh"
 #include "kernels/cuda/sm90/backward/block_walk.cuh"
 #include "kernels/cuda/sm90/backward/row_walk.cuh"
-#include "kernels/cuda/turns.cuh"
+#include "kernels/cuda/tile/turns.cuh"
 
 namespace attnd::cuda::sm90 {
 

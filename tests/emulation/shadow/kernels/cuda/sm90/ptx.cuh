@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
 #include "tests/emulation/block_barrier.h"
 #include "tests/emulation/cluster.h"
 #include "tests/emulation/copy_engine.h"

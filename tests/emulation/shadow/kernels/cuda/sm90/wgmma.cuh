@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/tile/ptx.cuh"
 #include "tests/emulation/wgmma.h"
 
 namespace attnd::cuda::sm90::ptx {

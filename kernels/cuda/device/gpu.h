@@ -1,0 +1,48 @@
+#ifndef ATTND_KERNELS_CUDA_DEVICE_GPU_H_
+#define ATTND_KERNELS_CUDA_DEVICE_GPU_H_
+
+// Which GPUs there are, and which of them a thread talks to. Thread-safe.
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace attnd::cuda {
+
+// The least compute capability that kernels are built for, times ten.
+inline constexpr int kLeastCapability = 80;
+
+// Indices of the GPUs that the kernels can run on, in order. NOT_FOUND, with
+// the runtime's words, when there is no driver or no GPU; may be empty when all
+// are too old.
+absl::StatusOr<std::vector<int>> UsableDevices();
+
+// Makes a device ready: describes it, and lets its pool keep `retained_bytes`
+// of what is freed. NOT_FOUND: not there, or too old. INTERNAL: it is there and
+// does not work.
+absl::StatusOr<DeviceInfo> OpenDevice(int index, int64_t retained_bytes);
+
+// What decides which kernels run on a device.
+struct Gpu {
+  int capability = 0;  // times ten: 90 is 9.0
+  int multiprocessors = 0;
+  int shared_bytes = 0;  // that a block of threads may have
+};
+// As kernels that every GPU has see it: those of its own kind do not take it.
+constexpr Gpu AsAnyGpu(Gpu gpu) {
+  gpu.capability = kLeastCapability;
+  return gpu;
+}
+absl::StatusOr<Gpu> DescribeGpu(int index);
+// The device that the calling thread talks to.
+absl::StatusOr<Gpu> CurrentGpu();
+
+// What the calling thread does from now on concerns this device.
+absl::Status UseDevice(int index);
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_DEVICE_GPU_H_

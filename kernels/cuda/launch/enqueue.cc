@@ -1,0 +1,106 @@
+#include "kernels/cuda/launch/enqueue.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cuda/device/status.h"
+#include "kernels/cuda/sm90/kernels.h"
+
+namespace attnd::cuda {
+namespace {
+
+// Starts a kernel's blocks, where Hopper can do so in pairs, which are as near
+// each other as the multiprocessors of a cluster; some kernels need them.
+absl::Status Start(const Kernel& kernel, unsigned blocks, void** arguments,
+                   const Gpu& gpu, cudaStream_t stream) {
+  cudaLaunchAttribute pairs{};
+  pairs.id = cudaLaunchAttributeClusterDimension;
+  pairs.val.clusterDim = {2, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(blocks);
+  config.blockDim = dim3(kernel.threads);
+  config.dynamicSmemBytes = kernel.shared_bytes;
+  config.stream = stream;
+  config.attrs = &pairs;
+  config.numAttrs =
+      kernel.cluster == 2 ||
+      (kernel.paired && gpu.capability == sm90::kCapability && blocks % 2 == 0);
+  return ToStatus(cudaLaunchKernelExC(&config, kernel.function, arguments),
+                  kernel.name);
+}
+
+absl::Status Enqueue(const Launch& launch, LaunchParams params, const Gpu& gpu,
+                     cudaStream_t stream, LaunchCounts& counts) {
+  const Kernel& kernel = launch.kernel();
+  const int64_t most_tiles =
+      std::numeric_limits<int32_t>::max() / kernel.cluster;
+  params.runs = launch.runs();
+  params.num_runs = launch.num_runs();
+  params.first_run = launch.first_run();
+  params.ahead = launch.ahead();
+  params.plans_at = launch.plans_at();
+  for (int64_t first = 0; first < launch.tiles(); first += most_tiles) {
+    params.first_tile = first;
+    const int64_t tiles = std::min(launch.tiles() - first, most_tiles);
+    params.num_tiles = static_cast<uint32_t>(tiles);
+    const int64_t clusters =
+        kernel.persistent
+            ? std::min<int64_t>(tiles, gpu.multiprocessors / kernel.cluster)
+            : tiles;
+    const auto blocks = static_cast<unsigned>(clusters * kernel.cluster);
+    void* arguments[] = {&params};
+    absl::Status status = Start(kernel, blocks, arguments, gpu, stream);
+    if (!status.ok()) return status;
+    ++counts.kernels;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status Prepare(absl::Span<const Launch> launches) {
+  for (const Launch& launch : launches) {
+    const Kernel& kernel = launch.kernel();
+    absl::Status status = ToStatus(
+        cudaFuncSetAttribute(kernel.function,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             kernel.shared_bytes),
+        kernel.name);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlaceBlock(const std::vector<std::byte>& block,
+                        Workspace& workspace, LaunchParams& params,
+                        LaunchCounts& counts) {
+  if (block.size() > std::numeric_limits<BlobOffset>::max()) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a group takes ", block.size(), " bytes to describe"));
+  }
+  if (block.size() <= kInlineBytes) {
+    std::memcpy(params.inline_blob, block.data(), block.size());
+    return absl::OkStatus();
+  }
+  auto copied = workspace.CopyToDevice(block);
+  if (!copied.ok()) return copied.status();
+  params.blob = *copied;
+  ++counts.copies;
+  return absl::OkStatus();
+}
+
+absl::Status Enqueue(absl::Span<const Launch> launches,
+                     const LaunchParams& params, const Gpu& gpu,
+                     cudaStream_t stream, LaunchCounts& counts) {
+  for (const Launch& launch : launches) {
+    absl::Status status = Enqueue(launch, params, gpu, stream, counts);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace attnd::cuda

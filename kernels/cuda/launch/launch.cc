@@ -1,0 +1,155 @@
+#include "kernels/cuda/launch/launch.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <utility>
+
+#include "kernels/cuda/sm80/config.h"
+
+namespace attnd::cuda {
+namespace {
+
+using sm80::kDecodeTile;
+using sm80::MostParts;
+using sm80::PartColumns;
+using sm80::TileRows;
+
+// Of K and V, that stay in the L2 cache while all blocks read them: of an
+// H200's 50 MiB each half of the multiprocessors sees 25.
+constexpr int64_t kCachedBytes = int64_t{16} << 20;
+// Tiles that are handed out longest first: two for each multiprocessor.
+constexpr int64_t kSectionTiles = 264;
+// Row blocks of a head that is short.
+constexpr int64_t kShortBlocks = 8;
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Sets how many q heads take turns, block by block: a section. Those of one K/V
+// head, so that its K and V are read by all blocks at once; of more where a
+// mask makes tiles unlike, so that the last ones of a launch are not a few long
+// ones. But where heads are short, and the cache holds fewer of them than give
+// each multiprocessor a tile, reading K and V at once counts for more: they
+// follow one another.
+void SetOrder(const Problem& p, Tiles& tiles) {
+  tiles.heads_together = p.group();
+  const bool alike = !p.mask.causal && p.mask.left < 0 && p.mask.right < 0;
+  if (alike || tiles.row_blocks == 0) return;
+  const int64_t kv_bytes =
+      PaddedKvLen(p) * (p.head_dim + p.value_dim) * SizeOf(p.dtype());
+  const int64_t cached = kCachedBytes / std::max<int64_t>(kv_bytes, 1);
+  const int64_t enough = CeilDiv(kSectionTiles, tiles.row_blocks * p.group());
+  const int64_t kv_heads = std::clamp<int64_t>(
+      std::min(cached, enough), 1, std::max<int64_t>(p.batch * p.kv_heads, 1));
+  tiles.heads_together = kv_heads * p.group();
+  tiles.heads_follow = tiles.row_blocks <= kShortBlocks && 2 * cached <= enough;
+}
+
+}  // namespace
+
+Kinds KindsOf(const Problem& p) {
+  if (IsDecode(p.q_len)) return {.decode = true};
+  return {.decode = std::any_of(p.q_lens.begin(), p.q_lens.end(), IsDecode),
+          .prefill = true};
+}
+
+Tiles DecodeTiles(const Problem& p) {
+  const int64_t columns = PaddedKvLen(p);
+  Tiles tiles;
+  tiles.heads = p.batch * p.kv_heads;
+  tiles.row_blocks =
+      CeilDiv(std::min(p.q_len, kDecodeRows) * p.group(), kDecodeTile);
+  tiles.parts = MostParts(columns);
+  tiles.columns = std::min(columns, PartColumns(columns));
+  tiles.tile_rows = TileRows(p.q_len, p.group());
+  return tiles;
+}
+
+ReadAhead DecodeAhead(const Problem& p, const Kernel& kernel) {
+  const auto whole = [&kernel](const ConstTensorView& t, int64_t dim) {
+    return dim == kernel.dim && reinterpret_cast<uintptr_t>(t.data) % 16 == 0 &&
+           (t.batch_stride | t.head_stride | t.token_stride) % 8 == 0;
+  };
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  if (p.kv.size() != 1 || !p.q_lens.empty() || !p.kv[0].lens.empty() ||
+      (p.mask.left >= 0 && p.mask.left < p.kv[0].len) ||  // hides first tiles
+      p.q_len > kDecodeRows || p.group() > kMost / kDecodeRows ||
+      p.kv[0].len > kMost || !whole(p.q, p.head_dim) ||
+      !whole(p.kv[0].k, p.head_dim) || !whole(p.kv[0].v, p.value_dim)) {
+    return {};
+  }
+  ReadAhead ahead;
+  ahead.q = p.q;
+  ahead.k = p.kv[0].k;
+  ahead.v = p.kv[0].v;
+  ahead.kv_heads = static_cast<uint32_t>(p.kv_heads);
+  ahead.group = static_cast<uint32_t>(p.group());
+  ahead.rows = static_cast<uint32_t>(p.q_len * p.group());
+  ahead.columns = static_cast<uint32_t>(p.kv[0].len);
+  ahead.part_columns = static_cast<uint32_t>(PartColumns(p.kv[0].len));
+  return ahead;
+}
+
+Tiles RowTiles(const Problem& p, const Kernel& kernel) {
+  Tiles tiles;
+  tiles.heads = p.batch * p.q_heads;
+  tiles.row_blocks = CeilDiv(p.q_len, kernel.rows);
+  tiles.columns = PaddedKvLen(p);
+  SetOrder(p, tiles);
+  return tiles;
+}
+
+Tiles ColumnTiles(const Problem& p, const Kernel& kernel) {
+  Tiles tiles;
+  tiles.heads = p.batch * p.kv_heads;
+  for (const KvSegment& s : p.kv) {
+    tiles.row_blocks += CeilDiv(s.len, kernel.cols);
+  }
+  tiles.columns = p.q_len * p.group();  // what takes its time
+  return tiles;
+}
+
+void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
+                 const RunExtras& extras, const ReadAhead& ahead) {
+  if (tiles.count() == 0) return;
+  const DeviceProblem packed = blob.problem(problem);
+  TileRun run;
+  run.problem = problem;
+  run.segments = packed.segments;
+  run.num_segments = packed.num_segments;
+  run.maps = extras.maps;
+  run.has_o_map = extras.has_o_map;
+  run.gradients = extras.gradients;
+  run.heads_together = tiles.heads_together;
+  run.heads_follow = tiles.heads_follow;
+  run.row_blocks = tiles.row_blocks;
+  run.parts = static_cast<int32_t>(tiles.parts);
+  ahead_ = entries_.empty() ? ahead : ReadAhead{};
+  entries_.push_back({run, tiles});
+}
+
+// The longest first, so that the end is not one of them alone.
+void Launch::Place(Blob& blob) {
+  std::vector<std::pair<int64_t, size_t>> order;  // entries are large to move
+  order.reserve(entries_.size());
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    order.push_back({-entries_[i].tiles.columns, i});
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<TileRun> runs;
+  runs.reserve(entries_.size());
+  for (const auto& [columns, i] : order) {
+    auto& [run, tiles] = entries_[i];
+    run.first_tile = tiles_;
+    run.first_record = records_;
+    run.first_counter = counters_;
+    tiles_ += tiles.count();
+    records_ += tiles.records();
+    counters_ += tiles.counters();
+    runs.push_back(run);
+  }
+  if (!runs.empty()) first_run_ = runs.front();
+  runs_at_ = blob.Append(absl::MakeConstSpan(runs));
+}
+
+}  // namespace attnd::cuda

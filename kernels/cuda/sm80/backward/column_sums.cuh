@@ -1,0 +1,69 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_COLUMN_SUMS_CUH_
+#define ATTND_KERNELS_CUDA_SM80_BACKWARD_COLUMN_SUMS_CUH_
+
+// From what a warp has summed up of dK or dV to memory.
+
+#include <cstdint>
+
+#include "kernels/attention.h"
+#include "kernels/cuda/sm80/backward/column_block.cuh"
+#include "kernels/cuda/sm80/epilogue.cuh"
+#include "kernels/cuda/tile/row.cuh"
+
+namespace attnd::cuda::sm80 {
+
+// A warp's part of a block's dK and dV.
+struct ColumnPart {
+  const ColumnBlock& block;
+  int column, dim;   // its first
+  uint32_t staging;  // shared memory for its columns and dims, the warp's own
+  int lane;
+};
+
+// What the segment has beyond the sequence's length gets zeros.
+template <int kTiles, int kDimTiles>
+__device__ void Finish(const ColumnPart& at, float factor,
+                       float (&sums)[kTiles][kDimTiles][4]) {
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const bool valid =
+          at.column + 16 * t + 8 * r + at.lane / 4 < at.block.valid;
+#pragma unroll
+      for (int d = 0; d < kDimTiles; ++d) {
+#pragma unroll
+        for (int i = 2 * r; i < 2 * r + 2; ++i) {
+          sums[t][d][i] = valid ? sums[t][d][i] * factor : 0.0f;
+        }
+      }
+    }
+  }
+}
+
+// To `view`, rounded to T or in f32, unless it has no data.
+template <class T, int kTiles, int kDimTiles>
+__device__ void Store(const ColumnPart& at,
+                      const float (&sums)[kTiles][kDimTiles][4],
+                      const TensorView& view, int dim) {
+  const int left = dim - at.dim;
+  if (view.data == nullptr || left <= 0) return;
+  const int end = at.block.stored - at.column;
+  const int64_t offset = at.column * view.token_stride + at.dim;
+  if (view.dtype == DType::kF32) {
+    StoreElements(sums, ColumnRows<float>(view, at.block) + offset,
+                  view.token_stride, 0, end, left, at.lane);
+    return;
+  }
+  T* to = ColumnRows<T>(view, at.block) + offset;
+  if (IsAligned(to, view.token_stride) && left % 8 == 0) {
+    StoreRows<T, 8 * kDimTiles>(sums, at.staging, to, view.token_stride, 0, end,
+                                left, at.lane);
+  } else {
+    StoreElements(sums, to, view.token_stride, 0, end, left, at.lane);
+  }
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_BACKWARD_COLUMN_SUMS_CUH_

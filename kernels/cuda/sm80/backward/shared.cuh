@@ -1,0 +1,58 @@
+#ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_SHARED_CUH_
+#define ATTND_KERNELS_CUDA_SM80_BACKWARD_SHARED_CUH_
+
+// What a block of backward.cuh has in shared memory: tiles, then all else.
+
+#include <cstdint>
+
+#include "kernels/cuda/launch/gradient.h"
+#include "kernels/cuda/sm80/backward/column_block.cuh"
+#include "kernels/cuda/sm80/tile.cuh"
+#include "kernels/cuda/tile/open_tile.cuh"
+
+namespace attnd::cuda::sm80 {
+
+template <class Config>
+struct BackwardShared {
+  using T = typename Config::T;
+  // Of the rows that are worked on, and of the next.
+  alignas(16) float lse[2][Config::kRows];
+  alignas(16) float delta[2][Config::kRows];
+  alignas(16) ushort2 seen[2][Config::kRows];  // where there is a mask
+  TileDescription description;
+  uint32_t tile;
+  ColumnBlock block;
+  HeadRows<T> q, d_o;
+  RowScratch scratch;
+  Turn turn;  // of the rows that are worked on
+  DeviceSegmentGradients gradients;
+  bool plain;    // see ScoreRule
+  float factor;  // of scores, if so
+};
+
+// Where tiles are in a block's shared memory, in bytes.
+template <class Config>
+struct BackwardMemory {
+  using Rows = TileLayout<Config::kDim>;     // of Q, dO, K and V
+  using Scores = TileLayout<Config::kRows>;  // of P and dS, a line a column
+  static constexpr int kK = 0;
+  static constexpr int kV = kK + Rows::Bytes(Config::kCols);
+  static constexpr int kQ = kV + Rows::Bytes(Config::kCols);
+  static constexpr int kDO =
+      kQ + Config::kQBuffers * Rows::Bytes(Config::kRows);
+  static constexpr int kDS =
+      kDO + Config::kDOBuffers * Rows::Bytes(Config::kRows);
+  static constexpr int kP = kDS + Scores::Bytes(Config::kCols);
+  static constexpr int kShared =
+      kP + (Config::kInRegisters ? 0 : Scores::Bytes(Config::kCols));
+};
+
+template <class Config>
+constexpr int BackwardSharedBytes() {
+  return BackwardMemory<Config>::kShared +
+         static_cast<int>(sizeof(BackwardShared<Config>));
+}
+
+}  // namespace attnd::cuda::sm80
+
+#endif  // ATTND_KERNELS_CUDA_SM80_BACKWARD_SHARED_CUH_
