@@ -16,8 +16,8 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/backward_scores-inl.h"
 #include "kernels/cpu/backward_stream-inl.h"
-#include "kernels/cpu/decode-inl.h"
 #include "kernels/cpu/flash_plan.h"
+#include "kernels/cpu/in_place_products-inl.h"
 #include "kernels/give_way.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/block-inl.h"
+#include "kernels/cpu/score_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/decode-inl.h"
+#include "kernels/cpu/in_place_products-inl.h"
 #include "kernels/cpu/query_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/block-inl.h"
+#include "kernels/cpu/score_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {

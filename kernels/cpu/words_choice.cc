@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/decode-inl.h"
+#include "kernels/cpu/in_place_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {

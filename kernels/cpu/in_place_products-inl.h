@@ -1,10 +1,11 @@
 // Products with K and V where they lie, for a few queries: each element is
 // used so little that packing it would take longer. Compiled once per target.
-#if defined(ATTND_KERNELS_CPU_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ATTND_KERNELS_CPU_DECODE_INL_H_
-#undef ATTND_KERNELS_CPU_DECODE_INL_H_
+#if defined(ATTND_KERNELS_CPU_IN_PLACE_PRODUCTS_INL_H_) == \
+    defined(HWY_TARGET_TOGGLE)
+#ifdef ATTND_KERNELS_CPU_IN_PLACE_PRODUCTS_INL_H_
+#undef ATTND_KERNELS_CPU_IN_PLACE_PRODUCTS_INL_H_
 #else
-#define ATTND_KERNELS_CPU_DECODE_INL_H_
+#define ATTND_KERNELS_CPU_IN_PLACE_PRODUCTS_INL_H_
 #endif
 
 #include <algorithm>
@@ -14,7 +15,7 @@
 #include <vector>
 
 #include "hwy/highway.h"
-#include "kernels/cpu/block-inl.h"
+#include "kernels/cpu/score_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd {
@@ -320,4 +321,4 @@ HWY_INLINE void AddQueries(const TokenRows& v, int64_t t, int64_t end,
 }  // namespace attnd
 HWY_AFTER_NAMESPACE();
 
-#endif  // ATTND_KERNELS_CPU_DECODE_INL_H_
+#endif  // ATTND_KERNELS_CPU_IN_PLACE_PRODUCTS_INL_H_

@@ -1,10 +1,10 @@
 // What the forward and the backward kernels do to tiles between products.
 // Compiled once per target.
-#if defined(ATTND_KERNELS_CPU_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef ATTND_KERNELS_CPU_BLOCK_INL_H_
-#undef ATTND_KERNELS_CPU_BLOCK_INL_H_
+#if defined(ATTND_KERNELS_CPU_SCORE_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ATTND_KERNELS_CPU_SCORE_TILE_INL_H_
+#undef ATTND_KERNELS_CPU_SCORE_TILE_INL_H_
 #else
-#define ATTND_KERNELS_CPU_BLOCK_INL_H_
+#define ATTND_KERNELS_CPU_SCORE_TILE_INL_H_
 #endif
 
 #include <algorithm>
@@ -173,4 +173,4 @@ class LaneRows {
 }  // namespace attnd
 HWY_AFTER_NAMESPACE();
 
-#endif  // ATTND_KERNELS_CPU_BLOCK_INL_H_
+#endif  // ATTND_KERNELS_CPU_SCORE_TILE_INL_H_
