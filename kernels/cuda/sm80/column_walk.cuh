@@ -11,46 +11,52 @@
 namespace attnd::cuda::sm80 {
 
 // A block of rows of one sequence and one K/V head, and the part of the
-// sequence's columns that it looks at. The same for all threads of a team: the
-// block of threads, or a warp.
+// sequence's columns that it looks at. It is the same for all threads of a
+// team: the block of threads or, in decode, a warp.
 struct RowBlock {
   Sequence sequence;
   int64_t kv_head;
-  int64_t first_row, last_row;       // both included
-  int64_t first_column, end_column;  // of the sequence's, segment after segment
+  int64_t first_row, last_row;  // tokens of Q, both included
+  // Columns [first, end) of the sequence, counted through all its segments.
+  // Only walks with kPart heed them.
+  int64_t first_column, end_column;
 };
 
-// Where a walk is: the tile at `column` of `segment`, up to `end`; column >=
-// end after the last.
+// Where a walk is: at the tile that begins at `column` of `segment`. `end` is
+// the end of the columns to be visited there; column >= end means that none is
+// left.
 struct WalkPlace {
   int segment = -1;
   uint32_t column = 0, end = 0;
-  // The sequence's column where the next segment begins; kept by those who look
-  // at a part of the columns.
+  // The sequence's column at which the next segment begins. Only walks over a
+  // part of the columns (kPart) keep it.
   int64_t next_first = 0;
 };
 
-// A segment as a team sees it; kept in shared memory, as a kernel that keeps
-// its accumulators in registers has none to spare.
+// A segment as a team sees it. It is kept in shared memory, as a kernel that
+// keeps its accumulators in registers has none to spare. Columns count from the
+// segment's first.
 template <class T>
 struct SegmentView {
-  const T* k;  // token 0 of the sequence and head
-  const T* v;
+  const T* k;                  // [len, head_dim], of the sequence and K/V head
+  const T* v;                  // [len, value_dim]
   int64_t k_stride, v_stride;  // elements from token to token
-  int64_t len;                 // the sequence's own
-  int64_t bias_column;         // of a row of the bias, where it begins
-  Interval looked_at;          // the part of it that the block looks at
-  Interval all;                // the columns that need no compare
-  WalkPlace first;             // where the team enters it
+  int64_t len;                 // tokens that the sequence has in the segment
+  int64_t bias_column;         // column of the bias at which the segment begins
+  Interval looked_at;  // the block's part; may reach beyond the segment's ends
+  Interval all;        // columns that all rows see, which need no compare
+  WalkPlace first;     // where the team enters the segment
 };
 
 __device__ inline Interval Both(Interval a, Interval b) {
   return {max(a.lo, b.lo), min(a.hi, b.hi)};
 }
 
-// From the end of a segment to the first tile of the next that has one for
-// `way`. Rare: a function of its own, which takes and gives values alone, lest
-// the walk be in local memory, whose loads wait behind all copies on their way.
+// Goes on from the end of a segment to the first tile of the next segment that
+// has one for team `way`, and has the team's `leader` describe that segment in
+// `view`. As it is rare it is not inlined, and takes and returns the place by
+// value: were its address taken, the walk would be in local memory, whose loads
+// wait behind all copies in flight.
 template <int kCols, int kWays, bool kPart, class T>
 __device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
                                                const RowBlock& block,
@@ -70,7 +76,8 @@ __device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
         rows.RowSpan(block.first_row, block.last_row);
     const Interval seen = Both(span.any, looked_at);
     if (seen.empty()) continue;
-    // Another team begins each segment, or all short ones would be the first's.
+    // Teams take turns in having a segment's first tile. Otherwise the first
+    // team would have all tiles of short segments.
     place.column = static_cast<uint32_t>(seen.lo / kCols * kCols +
                                          (way + place.segment) % kWays * kCols);
     place.end = static_cast<uint32_t>(seen.hi);
@@ -95,38 +102,40 @@ __device__ __noinline__ WalkPlace EnterSegment(WalkPlace place, int way,
   return place;
 }
 
-// Walks tiles of kCols columns: every kWays-th of them, if there are several
-// teams; in the block's part of the columns, or where there are no parts in all
-// of them. Every thread of the team takes every step.
+// A walk over the tiles of kCols columns that the block's rows see. With kWays
+// teams, each visits every kWays-th tile. With kPart, only the block's part of
+// the columns is visited. Every thread of the team takes every step.
 template <int kCols, int kWays = 1, bool kPart = false>
 class ColumnWalk {
  public:
-  // Before the first tile. `way`: which team this is.
+  // Stands before the first tile. `way` is the team's number, below kWays.
   __device__ explicit ColumnWalk(int way = 0) : way_(way) {}
 
-  // To the next tile; false at the end.
+  // Moves on to the next tile; false at the end. As Enter does, it may write
+  // `view`.
   template <class T>
   __device__ bool Next(const RowBlock& block, bool leader,
                        SegmentView<T>& view) {
     return Step() || Enter(block, leader, view);
   }
-  // To the segment's next tile; false at its end.
+  // Moves on to the segment's next tile; false at the segment's end.
   __device__ bool Step() {
     place_.column += kCols * kWays;
     return place_.column < place_.end;
   }
-  // To the first tile of another segment; false if none is left. The team's
-  // `leader` writes `view`: the team must synchronise before it is read, and
-  // have read what was there.
+  // Moves on to the first tile of a later segment; false if none is left. The
+  // team's `leader` writes `view`: the team must have finished reading what was
+  // there, and must synchronise before it reads the new one.
   template <class T>
   __device__ bool Enter(const RowBlock& block, bool leader,
                         SegmentView<T>& view) {
     place_ =
         EnterSegment<kCols, kWays, kPart>(place_, way_, block, leader, view);
-    if (!kPart) place_.next_first = 0;  // in no register
+    if (!kPart) place_.next_first = 0;  // a constant, which takes no register
     return place_.column < place_.end;
   }
-  // The same, of the segment that another walk of the team has entered.
+  // Moves on to the first tile of a segment that another walk of the same team
+  // has entered, whose view it has written.
   template <class T>
   __device__ void Follow(const SegmentView<T>& view) {
     place_ = view.first;

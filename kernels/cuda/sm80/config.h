@@ -2,7 +2,7 @@
 #define ATTND_KERNELS_CUDA_SM80_CONFIG_H_
 
 // Which kernel runs what, and in which shape. A choice depends on a sequence's
-// own shape and dtype alone, so that its result is the same in any company.
+// own shape and dtype alone, so that its result has the same bits in any batch.
 
 #include <cstdint>
 
@@ -10,39 +10,43 @@
 
 namespace attnd::cuda::sm80 {
 
-// The columns of a sequence that is decoded are cut into parts, which run at
-// once and are merged. A part has kPartColumns, or more where there would be
-// more than kMostParts.
+// The columns of a sequence that is decoded are cut into parts, each the work
+// of another block of threads; partials.cuh merges their results. A part has
+// kPartColumns columns, or more where there would be more than kMostParts
+// parts.
 inline constexpr int64_t kPartColumns = 4096;
 inline constexpr int64_t kMostParts = 64;
 
-// Columns of a part of a sequence; whole tiles.
+// Columns of each part but the last of a sequence of kv_len columns: a multiple
+// of 64, so that parts consist of whole tiles.
 constexpr int64_t PartColumns(int64_t kv_len) {
   if (kv_len <= kPartColumns * kMostParts) return kPartColumns;
   constexpr int64_t kTiles = 64;
   const int64_t least = (kv_len + kMostParts - 1) / kMostParts;
   return (least + kTiles - 1) / kTiles * kTiles;
 }
+// How many parts a sequence of kv_len columns has, at least 1.
 constexpr int64_t Parts(int64_t kv_len) {
   if (kv_len <= kPartColumns) return 1;
-  // Nearly always; a GPU divides 64 bits slowly.
+  // Nearly every sequence takes this branch, whose divisor is a constant: a GPU
+  // divides 64-bit integers slowly.
   if (kv_len <= kPartColumns * kMostParts) {
     return (kv_len + kPartColumns - 1) / kPartColumns;
   }
   const int64_t part = PartColumns(kv_len);
   return (kv_len + part - 1) / part;
 }
-// No sequence of at most kv_len columns has more.
+// No sequence of at most kv_len columns has more parts than this.
 constexpr int64_t MostParts(int64_t kv_len) {
   const int64_t parts = (kv_len + kPartColumns - 1) / kPartColumns;
   return parts < 1 ? 1 : parts > kMostParts ? kMostParts : parts;
 }
 
-// Rows that a block of threads decodes at a time: one A of mma. They are
-// queries of all heads that share a K/V head: row i * group + g is query i of
-// head g of the group.
+// Rows that a block of threads decodes: one A operand of mma. They are queries
+// of all q heads that share a K/V head: row i * group + g is query i of the
+// group's head g.
 inline constexpr int kDecodeTile = 16;
-// How many of them there are in a tile, at most.
+// How many rows a tile has, at most, where sequences have up to q_len queries.
 constexpr int64_t TileRows(int64_t q_len, int64_t group) {
   const int64_t rows = (q_len < kDecodeRows ? q_len : kDecodeRows) * group;
   return rows < kDecodeTile ? rows : kDecodeTile;
@@ -58,12 +62,12 @@ constexpr int RoundedDim(int64_t head_dim, int64_t value_dim) {
                       : 256;
 }
 
-// How a kernel for 16-bit inputs is cut. All of them take at most 99 KiB of
-// shared memory, what the smallest GPUs have.
+// The shape of a prefill kernel. Every kernel takes at most 99 KiB of shared
+// memory, what the smallest GPUs give a block.
 struct PrefillShape {
-  int rows, cols;     // of a tile of scores
-  int warps;          // each has rows / warps rows
-  int blocks_per_sm;  // that the registers must leave room for
+  int rows, cols;     // size of a tile of scores
+  int warps;          // each has rows / warps of the rows
+  int blocks_per_sm;  // blocks for which __launch_bounds__ leaves registers
 };
 constexpr PrefillShape ShapeOf(int dim) {
   switch (dim) {
@@ -87,12 +91,12 @@ struct PrefillConfig {
   static constexpr int kBlocksPerSm = kShape.blocks_per_sm;
 };
 
-// Each warp has tiles of columns of its own, so many of them on their way.
+// The shape of a decode kernel. Each warp streams tiles of columns of its own.
 struct DecodeShape {
-  int cols;
+  int cols;  // columns of a tile
   int warps;
-  int stages;
-  int blocks_per_sm;  // that the registers must leave room for
+  int stages;         // tiles that a warp's ring holds
+  int blocks_per_sm;  // blocks for which __launch_bounds__ leaves registers
 };
 constexpr DecodeShape DecodeShapeOf(int dim) {
   switch (dim) {

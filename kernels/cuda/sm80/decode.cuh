@@ -1,12 +1,12 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_DECODE_CUH_
 #define ATTND_KERNELS_CUDA_SM80_DECODE_CUH_
 
-// Forward for sequences of few queries, 16-bit inputs: bound by reading K and
-// V. A block of threads has 16 rows, queries of all the heads that share a K/V
-// head, and one part of the columns. Each warp streams tiles of columns of its
-// own through a ring of buffers, and waits for nobody. Their states are merged
-// at the end, and those of the parts by whichever block is the last to be done,
-// always in the same order.
+// Forward for 16-bit inputs and sequences of up to 16 queries, whose time is
+// that of reading K and V. A block of threads has 16 rows, queries of all q
+// heads that share a K/V head, and one part of the columns. Each warp streams
+// tiles of columns of its own through a ring of buffers, and waits for no other
+// warp. The block merges the states of its warps at the end, and the block that
+// is last to be done merges those of the parts, always in the same order.
 
 #include <cstdint>
 
@@ -27,21 +27,28 @@
 
 namespace attnd::cuda::sm80 {
 
-// The segments that a warp has come to, and its rows' largest scores.
+// What a warp keeps in shared memory for itself.
 template <class T>
 struct WarpViews {
+  // The segment whose tiles are being loaded, and the one worked on, if the
+  // warp enters that on its own (ToNext). Lane 0 writes both.
   SegmentView<T> loading, computing;
-  float tops[kDecodeTile];  // of rows that are not plain, see Rebase
+  // Each row's largest score in natural units, if scores are not plain, see
+  // Rebase.
+  float tops[kDecodeTile];
 };
 
+// What a block of threads has in shared memory behind the warps' rings.
 template <class Config>
 struct DecodeShared {
-  TileDescription description;
-  DecodeTile tile;
-  ScoreRule rule;  // but for the bias, which differs from head to head
-  OutputPlace outputs[kDecodeTile];
-  WarpViews<typename Config::T> views[Config::kWarps];
-  WarpStates<Config::kWarps> states;
+  TileDescription description;  // written by all threads, in OpenDecodeTile
+  DecodeTile tile;              // written by thread 0
+  // Written by thread 0. It says whether there is a bias, but not where: that
+  // differs from head to head.
+  ScoreRule rule;
+  OutputPlace outputs[kDecodeTile];  // row r's is written by thread r
+  WarpViews<typename Config::T> views[Config::kWarps];  // each warp's own
+  WarpStates<Config::kWarps> states;  // written by each warp, read by all
 };
 
 template <class Config>
@@ -51,7 +58,7 @@ constexpr int DecodeSharedBytes() {
          static_cast<int>(sizeof(DecodeShared<Config>));
 }
 
-// A warp's part of it.
+// A warp's part of the work: its tiles of the block's part of the columns.
 template <class Config>
 class DecodeWarp {
  public:
@@ -61,7 +68,8 @@ class DecodeWarp {
   static constexpr int kN = kCols / 8, kDimTiles = kDim / 8;
   static constexpr int kTileBytes = TileLayout<kDim>::Bytes(kCols);
 
-  // `ring` is the warp's own.
+  // `ring` is the warp's own: kStages slots in shared memory, each a tile of K
+  // and a tile of V, [kCols, kDim].
   __device__ DecodeWarp(uint32_t ring, DecodeShared<Config>& shared, int warp,
                         int lane)
       : ring_(ring),
@@ -72,13 +80,18 @@ class DecodeWarp {
         loading_(warp),
         computing_(warp) {}
 
-  // `ahead` are tiles whose copies have begun.
+  // Visits all of the warp's tiles: o and softmax become the rows' a, m and l.
+  // `q` is Q as A operands of mma (LoadQ), `ahead` are the tiles whose copies
+  // LoadAhead has begun. At the end no copy is in flight.
   __device__ void Run(bool plain, const uint32_t (&q)[kDim / 16][4],
                       TilesAhead ahead, OnlineSoftmax<1>& softmax,
                       float (&o)[1][kDimTiles][4]) {
     const DeviceProblem& p = *tile_.block.sequence.problem;
     const int head_dim = p.head_dim, value_dim = p.value_dim;
     const float factor = rule_.factor(plain);
+    // Each slot of the ring has a group of copies, LoadAhead's or one of these,
+    // empty where no tile is left. So at least kStages - 1 groups come after a
+    // tile's own, and the wait below, for all but as many, is for the tile.
 #pragma unroll 1
     for (int slot = 0; slot < kStages; ++slot) {
       if (!Advance()) {
@@ -93,14 +106,14 @@ class DecodeWarp {
 #pragma unroll 1
     while (ToNext()) {
       ptx::CpAsyncWait<kStages - 1>();
-      __syncwarp();  // all lanes have the tile
+      __syncwarp();  // all lanes' copies of the tile in `slot` have arrived
       float s[1][kN][4];
       const uint32_t k = ring_ + 2 * slot * kTileBytes;
       MultiplyLoadedQK(q, k, s);
       const uint32_t column = computing_.column();
       if (!plain) {
         Score(column, s);
-        // By way of local memory, as in prefill.cuh.
+        // By way of local memory, to take no registers, as in prefill.cuh.
         float scores[4 * kN], shrink[2];
 #pragma unroll
         for (int e = 0; e < 4 * kN; ++e) scores[e] = s[0][e / 4][e % 4];
@@ -113,7 +126,7 @@ class DecodeWarp {
       }
       softmax.Update(s, o, factor);
       AddPV<T, kDim>(s, k + kTileBytes, lane_, o);
-      __syncwarp();  // all lanes have left the tile
+      __syncwarp();  // all lanes have read the tile in `slot`
       if (Advance()) {
         Load(head_dim, value_dim, slot);
       } else {
@@ -122,40 +135,41 @@ class DecodeWarp {
       slot = slot + 1 == kStages ? 0 : slot + 1;
     }
     ptx::CpAsyncWait<0>();
-    __syncwarp();
+    __syncwarp();  // no lane has copies in flight, and all tops are written
     if (!plain) softmax.TakeTops(Tops());
   }
 
  private:
-  // Where the tiles come from that are loaded.
+  // The segment whose tiles are loaded, in registers: K and V of its token 0,
+  // elements from token to token, and tokens.
   struct Source {
     const T* k;
     const T* v;
     int64_t k_stride, v_stride, len;
   };
 
-  // Moves on to the warp's next tile, to be loaded; false if there is none.
+  // Moves loading_ on to the warp's next tile; false if there is none.
   __device__ bool Advance() {
     const int segment = loading_.segment();
     SegmentView<T>& view = views_.loading;
     if (more_) more_ = loading_.Next(tile_.block, lane_ == 0, view);
     if (more_ && loading_.segment() != segment) {
-      __syncwarp();  // all lanes have the view
+      __syncwarp();  // lane 0 has written the view
       source_ = {view.k, view.v, view.k_stride, view.v_stride, view.len};
-      __syncwarp();  // all lanes have left it
+      __syncwarp();  // all lanes have read it, so lane 0 may overwrite it
     }
     return more_;
   }
-  // Whether that tile is the one on its way to where it belongs. If it is not,
-  // nothing is on its way any more.
+  // Whether loading_'s tile is the one that LoadAhead is copying to this slot.
+  // If it is not, ends all of LoadAhead's copies and forgets them.
   __device__ bool IsThere(TilesAhead& ahead) const {
     if (loading_.column() == ahead.column) return true;
     ahead.count = 0;
     ptx::CpAsyncWait<0>();
-    __syncwarp();  // all lanes' copies are over
+    __syncwarp();  // all lanes' copies have ended
     return false;
   }
-  // Starts loading it into a slot of the ring.
+  // Starts copying loading_'s tile to a slot of the ring, as one group.
   __device__ void Load(int head_dim, int value_dim, int slot) {
     const int64_t column = loading_.column();
     const int valid =
@@ -170,9 +184,11 @@ class DecodeWarp {
     ptx::CpAsyncCommit();
   }
 
-  // Moves on to the warp's next tile, to be worked on.
+  // Moves computing_ on to the warp's next tile; false if there is none. At a
+  // new segment it finds what the lane's rows see there.
   __device__ bool ToNext() {
     if (computing_.Step()) return true;
+    // Usually loading_ is in that segment, and has described it already.
     const SegmentView<T>* view = &views_.loading;
     if (more_ && loading_.segment() == computing_.segment() + 1) {
       computing_.Follow(*view);
@@ -181,7 +197,7 @@ class DecodeWarp {
       if (!computing_.Enter(tile_.block, lane_ == 0, views_.computing)) {
         return false;
       }
-      __syncwarp();  // all lanes have the view
+      __syncwarp();  // lane 0 has written the view
     }
     all_ = Unsigned(view->all);
     const bool alike = view->all.lo <= view->looked_at.lo &&
@@ -195,7 +211,7 @@ class DecodeWarp {
       }
       seen_[r] = Unsigned(row < tile_.valid ? seen : Interval{});
     }
-    __syncwarp();  // all lanes have left it
+    __syncwarp();  // all lanes have read the view, so lane 0 may overwrite it
     return true;
   }
   __device__ static uint2 Unsigned(Interval columns) {
@@ -203,7 +219,7 @@ class DecodeWarp {
                       static_cast<uint32_t>(columns.empty() ? 0 : columns.hi));
   }
 
-  // As MultiplyQK, with Q in registers.
+  // MultiplyQK of products.cuh for a Q that is in registers.
   __device__ void MultiplyLoadedQK(const uint32_t (&q)[kDim / 16][4],
                                    uint32_t k, float (&s)[1][kN][4]) const {
     using Layout = TileLayout<kDim>;
@@ -222,7 +238,7 @@ class DecodeWarp {
     }
   }
 
-  // Where the lane's rows have their largest scores.
+  // Where the largest scores of the lane's two rows are, 8 floats apart.
   __device__ float* Tops() const { return &views_.tops[lane_ / 4]; }
 
   // Whether the lane's row r (0 or 1) sees a column.
@@ -230,6 +246,7 @@ class DecodeWarp {
     return column >= seen_[r].x && column < seen_[r].y;
   }
 
+  // Makes -inf what the rows do not see of the tile at `column`, (E21).
   __device__ void Mask(uint32_t column, float (&s)[1][kN][4]) const {
 #pragma unroll
     for (int n = 0; n < kN; ++n) {
@@ -241,6 +258,7 @@ class DecodeWarp {
     }
   }
 
+  // (E1) and (E2), masked, in natural units; each row has its q head's bias.
   __device__ void Score(uint32_t column, float (&s)[1][kN][4]) const {
     const Sequence& sequence = tile_.block.sequence;
     const int64_t bias_column =
@@ -268,17 +286,19 @@ class DecodeWarp {
   const ScoreRule& rule_;
   WarpViews<T>& views_;
   const int lane_;
+  // loading_ runs up to kStages tiles ahead of computing_.
   ColumnWalk<kCols, Config::kWarps, true> loading_, computing_;
-  bool more_ = true;
+  bool more_ = true;  // whether loading_ stands at a tile
   Source source_{};
-  uint2 all_{};      // the columns of the segment that need no compare
-  uint2 seen_[2]{};  // and those that the lane's two rows see
+  // Of computing_'s segment, columns [x, y):
+  uint2 all_{};      // that all rows see, which need no compare
+  uint2 seen_[2]{};  // that the lane's rows lane / 4 and lane / 4 + 8 see
 };
 
-// Finds out what the block's tile is, and begins to read for it meanwhile. The
-// tile and what goes with it are in shared memory for all threads after it, but
-// for `outputs`, which are there after another barrier. Q is in registers, the
-// tiles that were begun on their way to the warp's ring.
+// Finds out what the block's tile is, and begins to read for it meanwhile. On
+// return shared.description, tile and rule can be read by all threads;
+// `outputs` can be read after another barrier. `q` holds Q, and the tiles that
+// are returned are being copied to the warp's ring.
 template <class Config>
 __device__ TilesAhead OpenDecodeTile(const LaunchParams& params,
                                      DecodeShared<Config>& shared,
@@ -295,7 +315,7 @@ __device__ TilesAhead OpenDecodeTile(const LaunchParams& params,
     tile = MakeDecodeTile(BlobOf(params), open);
     shared.rule = MakeScoreRule(*open.problem, tile.block.sequence.b, 0);
   }
-  __syncthreads();  // all have the tile
+  __syncthreads();  // thread 0 has written the tile and the rule
   if (!reads_ahead && tile.valid > 0) {
     LoadQ<Config::kDim, false>(tile.template Rows<typename Config::T>(),
                                tile.valid, open.problem->head_dim, lane, q);
@@ -320,7 +340,8 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
   TilesAhead ahead = OpenDecodeTile<Config>(
       params, shared, ptx::SharedAddress(ring), warp, lane, q);
   const DecodeTile& tile = shared.tile;
-  if (tile.stored == 0) return;  // of which nothing is read ahead
+  // A launch that reads ahead has no such tile, so no copies are in flight.
+  if (tile.stored == 0) return;
   OnlineSoftmax<1> softmax;
   float o[1][Config::kDim / 8][4];
   bool plain = shared.rule.plain();
@@ -333,7 +354,8 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
           .Run(plain, q, ahead, softmax, o);
       ahead.count = 0;
     }
-    // Scores that have left f32's range, or may have, are found again.
+    // If scores have left f32's range, or may have, the warp does its tiles
+    // again with scores in natural units.
     const bool again = softmax.Overflowed(shared.rule.factor(plain)) ||
                        (kProductsOverflow<typename Config::T> &&
                         softmax.HasUnseen(tile.valid, lane));
@@ -341,6 +363,8 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     plain = false;
   }
   Stagger();
+  // Where all other parts have been counted already, the block merges them with
+  // its own state, and needs no record of it.
   const Partials<Config::kDim> partials(params, tile);
   const uint32_t counted = tile.parts > 1 ? partials.Counted() : 0;
   PutWarpState<Config::kDim>(
@@ -351,7 +375,7 @@ __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     if (alone && tile.parts > 1) ptx::FenceAcquire();
     shared.states.alone[warp] = alone;
   }
-  __syncthreads();  // all states are there
+  __syncthreads();  // all warps have written their states and shared.outputs
   MergeAndStore<Config>(tile, shared.outputs, memory, kRingBytes, partials,
                         shared.states);
 }

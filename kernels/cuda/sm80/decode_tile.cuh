@@ -14,28 +14,30 @@
 
 namespace attnd::cuda::sm80 {
 
-// Where a row's results go; null: nowhere.
+// Where a row's results go. Null means that they are not wanted.
 struct OutputPlace {
-  std::byte* o;
+  std::byte* o;  // [value_dim], of O's type
   float* lse;
 };
 
 // What a block of threads decodes: rows [first, first + stored) of a K/V head
-// of a sequence, of which the first `valid` may see something.
+// of a sequence (query.cuh numbers them). The first `valid` of them are queries
+// that the sequence has, the others padding up to the problem's q_len.
 struct DecodeTile {
   RowBlock block;  // the valid rows, and the part of the columns
   uint32_t first;
   int valid, stored;
-  int part, parts;       // of the columns: which, and how many there are
-  int record_stride;     // from a row's partial results to the next row's
-  int64_t first_record;  // of the rows' partial results
-  int64_t counter;       // of the parts that are done
+  int part, parts;       // which part of the columns, of how many
+  int record_stride;     // records from a row's part 0 to the next row's
+  int64_t first_record;  // index of row 0's record of part 0, in the scratch
+  int64_t counter;  // index of the counter of these rows' parts that are done
 
+  // The token of Q that row r is, and its q head.
   __device__ int64_t Row(int r) const { return Place(r).quotient; }
   __device__ int64_t Head(int r) const {
     return block.kv_head * block.sequence.problem->group + Place(r).remainder;
   }
-  // Of Q, of elements T.
+  // The tile's rows of Q, whose elements are T.
   template <class T>
   __device__ QueryRows<T> Rows() const {
     const DeviceProblem& p = *block.sequence.problem;
@@ -66,8 +68,8 @@ struct DecodeTile {
   }
 };
 
-// Which tile of a run is which. Heads run fastest: side by side they read whole
-// tokens of K and V.
+// Which head, rows, part and sequence the tile `index` of a run is. Heads run
+// fastest: blocks side by side then read whole tokens of K and V.
 struct DecodePlace {
   uint32_t kv_head, row_block, part, b;
 };
@@ -79,8 +81,8 @@ __device__ inline DecodePlace PlaceOf(uint32_t index, uint32_t kv_heads,
   return {head.remainder, row_block.remainder, part.remainder, part.quotient};
 }
 
-// The tile that a block of threads of the launch has; nothing is stored in one
-// that has no rows, or a part that the sequence is too short for.
+// The tile that this block of threads has. Its `stored` is 0 if the sequence is
+// prefill's, or too short to have the part.
 __device__ inline DecodeTile MakeDecodeTile(const std::byte* blob,
                                             const OpenTile& open) {
   const DeviceProblem& p = *open.problem;

@@ -1,7 +1,9 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_EPILOGUE_CUH_
 #define ATTND_KERNELS_CUDA_SM80_EPILOGUE_CUH_
 
-// From accumulators to O and LSE in memory.
+// Takes a warp's accumulators to O and LSE in memory. Accumulators are
+// [kTiles][kDimTiles][4] as mma leaves them: 16 * kTiles rows of 8 * kDimTiles
+// columns.
 
 #include <cstdint>
 
@@ -14,11 +16,12 @@
 
 namespace attnd::cuda::sm80 {
 
-// Divides what a warp has of 16 * kTiles rows by their sums, which makes O, and
-// gives each row's LSE. `scale` brings scores to natural units, as c does to
-// those of log2: LSE of a row in which one score is all that counts is that
-// score as backward finds it, to the bit. Rows that saw nothing, and those from
-// `valid` on, become 0 and -inf.
+// The end of (E9), and (E7): divides the accumulators by their rows' sums,
+// which makes them O, and gives the LSE of the lane's rows. `scale` brings
+// scores to natural units, as c brings them to units of log2. Where one score
+// is all that counts in a row, the row's LSE has the bits that backward finds
+// for that score. Rows that saw nothing, and rows from `valid` on, get O = 0
+// and LSE = -inf.
 template <int kTiles, int kDimTiles>
 __device__ void Finish(OnlineSoftmax<kTiles>& softmax, float scale, float c,
                        int valid, int lane, float (&o)[kTiles][kDimTiles][4],
@@ -38,7 +41,8 @@ __device__ void Finish(OnlineSoftmax<kTiles>& softmax, float scale, float c,
       for (int d = 0; d < kDimTiles; ++d) {
 #pragma unroll
         for (int i = 2 * r; i < 2 * r + 2; ++i) {
-          // Not by the weight: 0 * NaN, of rows that nobody sees.
+          // A product with the weight 0 would not do: an empty row's sums may
+          // be NaN, as 0 * NaN is where V holds one.
           o[t][d][i] = empty ? 0.0f : o[t][d][i] * weight;
         }
       }
@@ -46,7 +50,9 @@ __device__ void Finish(OnlineSoftmax<kTiles>& softmax, float scale, float c,
   }
 }
 
-// Rows [first, end) of a warp's 16 * kTiles, each lane what it holds of them.
+// Stores rows [first, end) of a warp's 16 * kTiles rows, each lane the elements
+// that it holds. `to` is where the warp's row 0 goes, [rows, dim] with `stride`
+// elements from row to row.
 template <class Out, int kTiles, int kDimTiles>
 __device__ void StoreElements(const float (&o)[kTiles][kDimTiles][4], Out* to,
                               int64_t stride, int first, int end, int dim,
@@ -70,8 +76,9 @@ __device__ void StoreElements(const float (&o)[kTiles][kDimTiles][4], Out* to,
   }
 }
 
-// The same for 16-bit outputs whose rows are aligned: by way of the warp's own
-// rows of `staging`, a tile in shared memory, in pieces of 16 bytes.
+// The same for 16-bit outputs whose rows are aligned to 16 bytes and `dim` a
+// multiple of 8: in pieces of 16 bytes, by way of `staging`, a tile of
+// 16 * kTiles rows in shared memory that only this warp writes and reads.
 template <class T, int kDim, int kTiles>
 __device__ void StoreRows(const float (&o)[kTiles][kDim / 8][4],
                           uint32_t staging, T* to, int64_t stride, int first,
@@ -90,7 +97,7 @@ __device__ void StoreRows(const float (&o)[kTiles][kDim / 8][4],
       }
     }
   }
-  __syncwarp();
+  __syncwarp();  // all lanes have written their elements
   constexpr int kAcross = Layout::kChunks;
 #pragma unroll 4
   for (int i = lane; i < 16 * kTiles * kAcross; i += 32) {

@@ -1,9 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_FLOAT32_CUH_
 #define ATTND_KERNELS_CUDA_SM80_FLOAT32_CUH_
 
-// Forward for f32 inputs: FlashAttention-2 on the ordinary f32 units, as one
-// pass of TF32 would lose half of the digits. 16 x 16 threads; each has four
-// rows and every sixteenth group of four columns of S, and likewise of O.
+// Forward for f32 inputs, as in FlashAttention-2. It runs on the ordinary f32
+// units, as one pass of TF32 would lose half of the digits. There are 16 x 16
+// threads: thread (y, x) has rows 4 y to 4 y + 3 of S and O, at columns 4 x to
+// 4 x + 3 of every 64.
 
 #include <cstdint>
 
@@ -21,22 +22,24 @@ template <int kDim_>
 struct Float32Config {
   static constexpr int kDim = kDim_;  // a multiple of 64
   static constexpr int kRows = 64, kCols = 64, kThreads = 256;
-  // Columns of Q and K, and rows of V, that are in shared memory at a time.
+  // How many columns of K, and rows of V, are in shared memory at a time.
   static constexpr int kDimStep = 32, kColStep = 16;
 };
 
+// A block's shared memory. All threads write the matrices and read them after a
+// barrier; thread 0 writes block and view.
 template <class Config>
 struct Float32Shared {
   static constexpr int kDim = Config::kDim;
   float q[kDim][Config::kRows];           // Q, transposed
   float p[Config::kCols][Config::kRows];  // P, transposed
   union {
-    float k[Config::kDimStep][Config::kCols];  // of K, transposed
-    float v[Config::kColStep][kDim];           // of V
+    float k[Config::kDimStep][Config::kCols];  // a piece of K, transposed
+    float v[Config::kColStep][kDim];           // a piece of V
   };
   TileDescription description;
   RowBlock block;
-  SegmentView<float> view;
+  SegmentView<float> view;  // of the segment worked on
 };
 
 template <class Config>
@@ -49,14 +52,14 @@ class Float32 {
  public:
   static constexpr int kDim = Config::kDim, kRows = Config::kRows,
                        kCols = Config::kCols, kThreads = Config::kThreads;
-  static constexpr int kAcross = kDim / 64;  // groups of columns of O
+  static constexpr int kAcross = kDim / 64;  // groups of 64 columns of O
 
   __device__ explicit Float32(std::byte* memory)
       : shared_(*reinterpret_cast<Float32Shared<Config>*>(memory)),
         row_(threadIdx.x / 16 * 4),
         column_(threadIdx.x % 16 * 4) {}
 
-  // The tile `index` of the launch; tiles are as Prefill's.
+  // Computes the tile `index` of the launch; tiles are numbered as Prefill's.
   __device__ void Run(const LaunchParams& params, int64_t index) {
     const OpenTile tile =
         FindTile<Config::kThreads>(params, index, shared_.description);
@@ -75,12 +78,13 @@ class Float32 {
                        0,         sequence.kv_len};
     }
     if (valid > 0) LoadQ(p, b, h, first_row, valid);
-    __syncthreads();  // all have the block and Q
+    __syncthreads();  // thread 0 has written the block, and all threads Q
     if (valid > 0) Loop(MakeScoreRule(p, b, h), p);
     Store(p, b, h, first_row, valid);
   }
 
  private:
+  // Loads Q, transposed; rows from `valid` on become 0.
   __device__ void LoadQ(const DeviceProblem& p, int64_t b, int64_t h,
                         int64_t first_row, int valid) {
     const auto* q = static_cast<const float*>(p.q.data) + b * p.q.batch_stride +
@@ -92,12 +96,13 @@ class Float32 {
     }
   }
 
+  // Visits all tiles of columns: o_, m_ and l_ become the rows' a, m and l.
   __device__ void Loop(const ScoreRule& rule, const DeviceProblem& p) {
     ColumnWalk<kCols> walk;
     int segment = -1;
-    Interval seen[4];
+    Interval seen[4];  // columns of the segment that the thread's rows see
     while (walk.Next(shared_.block, threadIdx.x == 0, shared_.view)) {
-      __syncthreads();  // all have the view
+      __syncthreads();  // thread 0 has written the view
       if (walk.segment() != segment) {
         segment = walk.segment();
         FindSeen(segment, seen);
@@ -122,7 +127,8 @@ class Float32 {
     }
   }
 
-  // s += Q K^T, for `left` rows of K; the others count as 0.
+  // (E1): s += Q K^T. The tile of K is `k`, [kCols, dim], of which the first
+  // `left` rows may be read; the others count as 0.
   __device__ void MultiplyQK(const float* k, int64_t stride, int left, int dim,
                              float (&s)[4][4]) {
     constexpr int kStep = Config::kDimStep;
@@ -132,7 +138,7 @@ class Float32 {
         shared_.k[d][j] =
             j < left && first + d < dim ? k[j * stride + first + d] : 0.0f;
       }
-      __syncthreads();  // all have K
+      __syncthreads();  // all threads have written the piece of K
 #pragma unroll 8
       for (int d = 0; d < kStep; ++d) {
         float x[4], y[4];
@@ -140,11 +146,13 @@ class Float32 {
         Load4(&shared_.k[d][column_], y);
         AddOuter(x, y, s);
       }
-      __syncthreads();  // all have left K
+      __syncthreads();  // all threads have read it
     }
   }
 
-  // Scores become P, in shared memory; O so far is brought to the new maximum.
+  // (E2), (E8) and the first half of (E9): turns products into P, in shared
+  // memory, and scales l_ and o_, which hold the columns before, to the new
+  // maximum.
   __device__ void Softmax(const ScoreRule& rule, int64_t column,
                           const Interval (&seen)[4], float (&s)[4][4]) {
     const int64_t bias_column = shared_.view.bias_column + column;
@@ -188,7 +196,8 @@ class Float32 {
     }
   }
 
-  // O += P V, for `left` rows of V; the others count as 0.
+  // (E9): o_ += P V. The tile of V is `v`, [kCols, dim], of which the first
+  // `left` rows may be read; the others count as 0.
   __device__ void AddPV(const float* v, int64_t stride, int left, int dim) {
     constexpr int kStep = Config::kColStep;
     for (int first = 0; first < kCols; first += kStep) {
@@ -197,7 +206,7 @@ class Float32 {
         shared_.v[j][d] =
             first + j < left && d < dim ? v[(first + j) * stride + d] : 0.0f;
       }
-      __syncthreads();  // all have V and P
+      __syncthreads();  // all threads have written P and the piece of V
 #pragma unroll 4
       for (int j = 0; j < kStep; ++j) {
         float x[4], y[4];
@@ -208,7 +217,8 @@ class Float32 {
           AddOuter(x, y, o_[c]);
         }
       }
-      __syncthreads();  // all have left V and, at the end, P
+      // All threads have read the piece of V and, after the last one, P.
+      __syncthreads();
     }
   }
 
@@ -225,6 +235,8 @@ class Float32 {
     }
   }
 
+  // Divides by l, which is the end of (E9), and writes O and LSE, (E7), to
+  // memory.
   __device__ void Store(const DeviceProblem& p, int64_t b, int64_t h,
                         int64_t first_row, int valid) {
 #pragma unroll
@@ -254,9 +266,9 @@ class Float32 {
   }
 
   Float32Shared<Config>& shared_;
-  const int row_, column_;  // the first of this thread's
+  const int row_, column_;  // the thread's first row and column
   float m_[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
-  float l_[4] = {};  // this thread's part of the sum
+  float l_[4] = {};  // sums over this thread's columns
   float o_[kAcross][4][4] = {};
 };
 

@@ -5,7 +5,7 @@
 namespace attnd::cuda::sm80 {
 namespace {
 
-// CMakeLists.txt must stamp these dims.
+// CMakeLists.txt stamps an instance of each of these dims.
 template <Kind kKind, DType kDType>
 const Kernel& ForDim(int64_t head_dim, int64_t value_dim) {
   static const Kernel kernels[] = {
@@ -28,7 +28,7 @@ const Kernel& ForFloat32(int64_t head_dim, int64_t value_dim) {
   return kernels[dim <= 64 ? 0 : dim <= 128 ? 1 : 2];
 }
 
-// The same, as of forward.
+// The same for backward, whose kernels have the same dims.
 template <DType kDType, Memory kMemory>
 const Kernel& BackwardForDim(int64_t head_dim, int64_t value_dim) {
   static const Kernel kernels[] = {MakeBackwardKernel<kDType, 64, kMemory>(),
@@ -49,7 +49,8 @@ const Kernel& BackwardFor16Bits(int64_t head_dim, int64_t value_dim,
   const Kernel& large =
       BackwardForDim<kDType, Memory::kLarge>(head_dim, value_dim);
   const int blocks = BackwardShapeOf(large.dim, Memory::kLarge).blocks_per_sm;
-  // Of each block, and beyond the largest, 1 KiB is the system's.
+  // CUDA keeps 1 KiB of shared memory for itself in each block, and a
+  // multiprocessor has 1 KiB more than its largest block may use.
   constexpr int kSystemBytes = 1 << 10;
   return blocks * (large.shared_bytes + kSystemBytes) <=
                  shared_bytes + kSystemBytes

@@ -2,7 +2,7 @@
 #define ATTND_KERNELS_CUDA_SM80_KERNELS_H_
 
 // The compiled kernels, one translation unit each (see instance.cu.in and
-// backward_instance.cu.in).
+// backward/instance.cu.in).
 
 #include <cstdint>
 
@@ -14,20 +14,20 @@ namespace attnd::cuda::sm80 {
 
 enum class Kind : uint8_t { kPrefill, kDecode, kFloat32 };
 
-// Defined by the instances.
+// The instances that CMake stamps define these.
 template <Kind kKind, DType kDType, int kDim>
 Kernel MakeKernel();
 template <DType kDType, int kDim, Memory kMemory>
 Kernel MakeBackwardKernel();
 
-// The kernel for problems of these dims. kFloat32 goes with f32, the others do
-// with f16 and bf16.
+// The forward kernel for problems of these dims. kFloat32 takes f32 inputs, the
+// other kinds f16 and bf16.
 const Kernel& FindKernel(Kind kind, DType dtype, int64_t head_dim,
                          int64_t value_dim);
 
-// The kernel for backward of problems of this type and these dims, on a GPU
-// that gives a block of threads up to `shared_bytes`; it has the same dim on
-// all of them.
+// The backward kernel for problems of this type and these dims, on a GPU that
+// gives a block of threads up to `shared_bytes` of shared memory. Its dim does
+// not depend on the GPU.
 const Kernel& FindBackwardKernel(DType dtype, int64_t head_dim,
                                  int64_t value_dim, int shared_bytes);
 

@@ -4,9 +4,9 @@
 // Merging the states of warps, and of blocks of threads, that have seen
 // different columns of the same rows: (E19) and (E20) in kernels/README.md, for
 // sums that are not divided yet. A state is (m, l, a): the largest score, the
-// sum of exp(score - m), and that of exp(score - m) V. Natural units, so that
-// LSE of a row in which one score is all that counts is that score as backward
-// finds it.
+// sum of exp(score - m), and the sum of exp(score - m) v. m is in natural
+// units, so that where one score is all that counts in a row, the row's LSE has
+// the bits that backward finds for that score.
 
 #include <cstdint>
 
@@ -24,28 +24,30 @@
 
 namespace attnd::cuda::sm80 {
 
-// What the warps of a block have of its rows, but for a.
+// The states of a block's warps without their a, in shared memory: each warp
+// writes its own, all warps read them after a barrier.
 template <int kWarps>
 struct WarpStates {
   float m[kWarps][kDecodeTile], l[kWarps][kDecodeTile];
-  // l and a are still to be multiplied by 2^this.
+  // l and a are still to be multiplied by 2 to this power.
   float shift[kWarps][kDecodeTile];
   bool alone[kWarps];  // whether the warp found all other parts done
-  bool last;           // whether this block is the last of its row's parts
+  bool last;  // whether this block's part is the last; written by thread 0
 };
 
-// Floats from one row of a to the next, which spreads them over the banks.
+// Floats from one row of a warp's a to the next in shared memory: padded, so
+// that rows begin in different banks.
 constexpr int StateStride(int dim) { return dim + 8; }
 
-// How much a state counts whose largest score is `m`, where the largest of all
-// is `most`. Of empty ones nothing.
+// The weight of a state whose largest score is `m`, where the largest of all
+// states is `most`: 2^shift exp(m - most). It is 0 for an empty state.
 __device__ inline float Weight(float m, float most, float shift = 0.0f) {
   return ptx::Exp2(fmaf(m - (most == -INFINITY ? 0.0f : most), kLog2e, shift));
 }
 
-// Writes a warp's state of `rows` rows, or more; `a` is [kDecodeTile,
-// StateStride(kDim)]. `scale` brings scores to natural units, as c does to
-// those of log2.
+// Writes a warp's state of at least `rows` rows, for MergeWarps: m, l and shift
+// to `states`, a to `a`, f32 [kDecodeTile, StateStride(kDim)] in shared memory.
+// `scale` brings scores to natural units, as c brings them to units of log2.
 template <int kDim, int kWarps>
 __device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float scale,
                              float c, const float (&o)[1][kDim / 8][4],
@@ -72,8 +74,8 @@ __device__ void PutWarpState(const OnlineSoftmax<1>& softmax, float scale,
   }
 }
 
-// A row of a, or of O, spread over a warp: each lane has kDim / 32 columns, of
-// which kVector lie side by side and are moved at once.
+// A row of a, or of O, spread over a warp: each lane has kDim / 32 columns, in
+// vectors of kVector neighbours that are loaded and stored at once.
 template <int kDim>
 struct RowOfLane {
   static constexpr int kVector = kDim % 128 == 0 ? 4 : kDim % 64 == 0 ? 2 : 1;
@@ -85,11 +87,11 @@ struct RowOfLane {
 
   float of[kDim / 32];
 
-  // The first column of the lane's vector `i`.
+  // The first column of a lane's vector `i`.
   __device__ static int Column(int i, int lane) {
     return (32 * i + lane) * kVector;
   }
-  // Adds the columns of the row that begins at `row`, times `weight`.
+  // Adds `row`, times `weight`.
   __device__ void Add(float weight, const RowOfLane& row) {
 #pragma unroll
     for (int i = 0; i < kDim / 32; ++i) of[i] = fmaf(weight, row.of[i], of[i]);
@@ -103,7 +105,7 @@ struct RowOfLane {
       for (int j = 0; j < kVector; ++j) of[kVector * i + j] = vector.of[j];
     }
   }
-  // Of outputs of any type, up to column `dim`.
+  // Stores the first `dim` columns to `row`, rounded to Out.
   template <class Out>
   __device__ void Put(Out* row, int dim, int lane) const {
     const bool aligned =
@@ -128,15 +130,15 @@ struct RowOfLane {
   }
 };
 
-// A state of one row, spread over a warp.
+// The state of one row, spread over a warp: all lanes have m and l.
 template <int kDim>
 struct RowState {
   float m = -INFINITY, l = 0.0f;
   RowOfLane<kDim> a{};
 };
 
-// The partial results of a tile's rows in the launch's scratch: for each row
-// and part a record of m, l and a.
+// The partial results of a tile's rows in the launch's scratch: a record
+// (partials.h) for each row and part, and a counter of the parts that are done.
 template <int kDim>
 class Partials {
  public:
@@ -145,7 +147,7 @@ class Partials {
         records_(params.scratch + tile.first_record * kFloats),
         counter_(params.counters + tile.counter) {}
 
-  // Records of row r: what part `part` has.
+  // Writes the record of row r and part `part`. For all lanes of a warp.
   __device__ void Put(int r, int part, const RowState<kDim>& state,
                       int lane) const {
     float* record = Record(r, part);
@@ -157,16 +159,18 @@ class Partials {
   __device__ float* Record(int row, int part) const {
     return records_ + int64_t{row * stride_ + part} * kFloats;
   }
-  // How many of the tile's parts have been counted, as far as is known. Their
-  // records are there after a FenceAcquire.
+  // How many of the tile's parts have been counted by now. Their records can be
+  // read after a FenceAcquire.
   __device__ uint32_t Counted() const { return ptx::LoadRelaxed(counter_); }
-  // Counts this part; whether it is the last. The counter is 0 again then, as
-  // the next launch needs it. For one thread, after a barrier behind which all
-  // of the block's records are written.
+  // Counts this part and says whether it is the last. If it is, the counter
+  // wraps to 0, as the next launch needs it, and the records of all parts can
+  // then be read. For one thread, after a barrier at which all of the block's
+  // records were written.
   __device__ bool Count(int parts) const {
     return ptx::AtomicIncrement(counter_, parts - 1) == parts - 1;
   }
-  // The same for the last part, if it does not count itself.
+  // Makes the counter 0 in place of Count, for a last part that does not count
+  // itself.
   __device__ void Reset() const { *counter_ = 0; }
 
  private:
@@ -177,7 +181,8 @@ class Partials {
   uint32_t* const counter_;
 };
 
-// Stores a row of O and LSE from a state.
+// Stores a row of O, a / l, and its LSE, (E7), from a merged state. For all
+// lanes of a warp.
 template <class T, int kDim>
 __device__ void StoreRow(const DeviceProblem& p, const OutputPlace& place,
                          const RowState<kDim>& state, int lane) {
@@ -198,7 +203,9 @@ __device__ void StoreRow(const DeviceProblem& p, const OutputPlace& place,
   }
 }
 
-// Merges the warps' states of row r.
+// Merges the states that the block's warps have of row r. The a of warp w
+// begins at `memory` + w * bytes_of_a_warp, as PutWarpState wrote it. For all
+// lanes of a warp.
 template <int kDim, int kWarps>
 __device__ void MergeWarps(const WarpStates<kWarps>& states,
                            const std::byte* memory, int bytes_of_a_warp, int r,
@@ -219,10 +226,11 @@ __device__ void MergeWarps(const WarpStates<kWarps>& states,
   }
 }
 
-// Merges the parts of row r, one after another; `state` becomes what all have,
-// and has been what part `own` has, if that is one. The weights are found by 32
-// lanes for 32 parts; what is to be weighed is loaded before they are known,
-// kTogether parts at once.
+// Merges the parts of row r, in the order of their numbers. `state` becomes the
+// state of all parts; if `own` is not -1, it is that part's state on entry,
+// which has no record. Each lane finds the weight of one part. kTogether parts
+// are loaded at once, before their weights are known, so that they wait for
+// memory once. For all lanes of a warp.
 template <int kTogether, int kDim>
 __device__ void MergeParts(const Partials<kDim>& partials, int parts, int own,
                            int r, int lane, RowState<kDim>& state) {
@@ -269,9 +277,11 @@ __device__ void MergeParts(const Partials<kDim>& partials, int parts, int own,
   }
 }
 
-// Merges what the warps of a block have, each at `memory` + bytes_of_a_warp
-// times its number, with what the blocks of the other parts have, if this is
-// the last of them. If it is known to be, it leaves no record of its own.
+// Merges the states of the block's warps. If the tile's columns are in several
+// parts, leaves the result as a record; the block that does so last merges the
+// records of all parts. Then stores O and LSE. A block that knows already that
+// it is last (states.alone) merges without a record of its own. The a of warp w
+// begins at `memory` + w * bytes_of_a_warp. For all threads of the block.
 template <class Config, int kWarps>
 __device__ void MergeAndStore(const DecodeTile& tile,
                               const OutputPlace (&outputs)[kDecodeTile],
@@ -290,18 +300,21 @@ __device__ void MergeAndStore(const DecodeTile& tile,
       partials.Put(r, tile.part, state, lane);
     }
     Stagger();
-    __syncthreads();  // the block's records are written
+    __syncthreads();  // all warps have written their rows' records
     if (threadIdx.x == 0) states.last = partials.Count(tile.parts);
-    __syncthreads();  // all know who is last
+    __syncthreads();  // thread 0 has written states.last
     if (!states.last) return;
   } else if (tile.parts > 1 && threadIdx.x == 0) {
     partials.Reset();
   }
   const int own = alone ? tile.part : -1;
-  constexpr int kFew = 4, kMany = 2048 / kDim;  // kMany in 64 registers
+  // Few parts are merged by code of their own, which is shorter. kMany rows of
+  // a take 64 registers of each lane.
+  constexpr int kFew = 4, kMany = 2048 / kDim;
   for (int r = warp; r < tile.stored; r += kWarps) {
     state = {};
-    // Padding has been computed, but of no queries.
+    // Padding rows keep an empty state: what the warps computed of them is not
+    // of any query.
     if (r < tile.valid) {
       if (alone) {
         MergeWarps<kDim>(states, memory, bytes_of_a_warp, r, lane, state);

@@ -3,8 +3,8 @@
 
 namespace attnd::cuda::sm80 {
 
-// Floats of a record, what one part of the columns makes of a row: m and l at 0
-// and 1, a from kRecordA on. See partials.cuh.
+// A record is the state of one row after one part of the columns
+// (partials.cuh), f32 [kRecordA + dim]: m at 0, l at 1, a from kRecordA on.
 inline constexpr int kRecordA = 4;
 constexpr int RecordFloats(int dim) { return kRecordA + dim; }
 

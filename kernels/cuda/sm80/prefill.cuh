@@ -1,10 +1,11 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_PREFILL_CUH_
 #define ATTND_KERNELS_CUDA_SM80_PREFILL_CUH_
 
-// Forward for sequences of many queries, 16-bit inputs: FlashAttention-2. A
-// block of threads keeps a block of Q's rows and their O on chip while K and V
-// come by in tiles, one buffer of each: while one is worked on, the other is on
-// its way. Each warp has rows of its own and never waits for another's softmax.
+// Forward for 16-bit inputs and sequences of more than 16 queries, as in
+// FlashAttention-2. A block of threads keeps a block of Q's rows and their O on
+// chip while K and V come by in tiles. There is one buffer of each: while one
+// is worked on, the other is being filled. Each warp has rows of its own and
+// never waits for another's softmax.
 
 #include <cstdint>
 
@@ -21,37 +22,45 @@
 
 namespace attnd::cuda::sm80 {
 
+// What a block of threads has in shared memory behind its tiles. Thread 0
+// writes it, except where noted, and all threads read it.
 template <class Config>
 struct PrefillShared {
   using T = typename Config::T;
-  TileDescription description;
+  TileDescription description;  // written by all threads, in FindTile
   RowBlock block;
   ScoreRule rule;
-  bool plain;    // see ScoreRule
-  float factor;  // of softmax
-  int64_t head;
+  bool plain;    // whether scores take the fast path now, see ScoreRule
+  float factor;  // what softmax multiplies scores by, for units of log2
+  int64_t head;  // q head
   int head_dim, value_dim;
-  int valid;                     // rows that may see something
-  int first_stored, end_stored;  // rows to be written
-  SegmentView<T> views[2];       // the segment worked on, and the next
-  uint2 rows[Config::kRows];     // the columns of that segment which a row sees
-  float tops[Config::kRows];     // of rows that are not plain, see Rebase
+  int valid;  // rows that the sequence has and this kernel computes
+  int first_stored, end_stored;  // rows of the block that are written to memory
+  SegmentView<T> views[2];       // of the segment worked on, and of the next
+  // Columns [x, y) that each row sees of the segment worked on; written by all
+  // threads, in SetRows.
+  uint2 rows[Config::kRows];
+  // Each row's largest score in natural units, if scores are not plain; read
+  // and written by the row's warp alone, see Rebase.
+  float tops[Config::kRows];
 };
 
+// Tiles of Q [kRows, kDim], K and V [kCols, kDim] each, then PrefillShared.
 template <class Config>
 constexpr int PrefillSharedBytes() {
   return TileLayout<Config::kDim>::Bytes(Config::kRows + 2 * Config::kCols) +
          static_cast<int>(sizeof(PrefillShared<Config>));
 }
 
-// One block of rows of one q head of one sequence.
+// Computes one block of rows of one q head of one sequence.
 template <class Config>
 class Prefill {
  public:
   using T = typename Config::T;
   static constexpr int kDim = Config::kDim, kRows = Config::kRows,
                        kCols = Config::kCols, kThreads = Config::kThreads;
-  static constexpr int kTiles = kRows / Config::kWarps / 16;  // of a warp
+  // A warp's part of S is [kTiles][kN] accumulators of mma, 16 x 8 each.
+  static constexpr int kTiles = kRows / Config::kWarps / 16;
   static constexpr int kN = kCols / 8;
   using Layout = TileLayout<kDim>;
 
@@ -64,12 +73,13 @@ class Prefill {
         lane_(threadIdx.x % 32),
         warp_row_(threadIdx.x / 32 * 16 * kTiles) {}
 
-  // The tile `index` of the launch.
+  // Computes the tile `index` of the launch.
   __device__ void Run(const LaunchParams& params, int64_t index) {
     const OpenTile tile =
         FindTile<Config::kThreads>(params, index, shared_.description);
-    // Heads one after another, as K and V of a few stay in the cache; and a
-    // head's last rows first, which see the most when the mask is causal.
+    // Heads follow one another, so that K and V of the few at work stay in the
+    // L2 cache. A head's last rows come first: under a causal mask they take
+    // longest.
     const Quotient rows = Divide(tile.index, tile.row_blocks);
     const Quotient head =
         Divide(rows.quotient, static_cast<uint32_t>(tile.problem->q_heads));
@@ -85,7 +95,7 @@ class Prefill {
       const bool again = shared_.plain && MustScoreAgain(softmax);
       if (!__syncthreads_or(again)) break;
       SetPlain(false);
-      __syncthreads();  // all have it
+      __syncthreads();  // thread 0 has written it
     }
     if (!shared_.plain) softmax.TakeTops(Tops());
     float lse[kTiles][2];
@@ -95,15 +105,16 @@ class Prefill {
   }
 
  private:
-  // Whether scores have left f32's range, or may have.
+  // Whether scores have left f32's range, or may have, so that the tile must be
+  // done again with scores in natural units.
   __device__ bool MustScoreAgain(const OnlineSoftmax<kTiles>& softmax) const {
     return softmax.Overflowed(shared_.factor) ||
            (kProductsOverflow<T> &&
             softmax.HasUnseen(shared_.valid - warp_row_, lane_));
   }
 
-  // Says what there is to do, and starts loading Q. Everything that is needed
-  // after the loop stays in shared memory.
+  // Writes to shared memory what there is to do, and starts copying Q. What is
+  // needed after the loop stays there, as it would take registers in the loop.
   __device__ void Begin(const Sequence& sequence, int64_t h,
                         int64_t first_row) {
     const DeviceProblem& p = *sequence.problem;
@@ -124,7 +135,8 @@ class Prefill {
       shared_.head_dim = p.head_dim;
       shared_.value_dim = p.value_dim;
       shared_.valid = valid;
-      // What decode has done is left alone, but not what pads it.
+      // Of a sequence that decode computes, decode writes the first kDecodeRows
+      // rows; those beyond, which are padding, are written here.
       shared_.first_stored = ours ? 0 : within(kDecodeRows);
       shared_.end_stored = within(p.q_len);
     }
@@ -136,11 +148,11 @@ class Prefill {
                                       p.head_dim, threadIdx.x);
       ptx::CpAsyncCommit();
     }
-    __syncthreads();  // all have what was written
+    __syncthreads();  // thread 0 has written what all read
   }
 
-  // By one thread, how scores are made from now on. What is read in the loop is
-  // in shared memory, not in registers.
+  // Sets how scores are made from now on; thread 0 does it, and a barrier must
+  // follow.
   __device__ void SetPlain(bool plain) {
     if (threadIdx.x != 0) return;
     shared_.plain = plain;
@@ -158,20 +170,21 @@ class Prefill {
     }
   }
 
+  // Visits all tiles of columns: o and softmax become the rows' a, m and l.
   __device__ void Loop(float (&o)[kTiles][kDim / 8][4],
                        OnlineSoftmax<kTiles>& softmax) {
     const RowBlock& block = shared_.block;
     const bool leader = threadIdx.x == 0;
-    ColumnWalk<kCols> walk;  // a tile ahead
-    int view = 0;            // of the tile that is worked on
+    ColumnWalk<kCols> walk;  // moves on while its tile is worked on
+    int view = 0;  // which of shared_.views has the segment of that tile
     bool more = walk.Next(block, leader, shared_.views[0]);
     if (!more) {
-      // Q's memory is about to be used again.
+      // Store is about to overwrite Q's memory.
       ptx::CpAsyncWait<0>();
-      __syncthreads();
+      __syncthreads();  // all threads' copies of Q have ended
       return;
     }
-    __syncthreads();  // all have the view
+    __syncthreads();  // thread 0 has written the view
     LoadK(shared_.views[0], walk.column());
     ptx::CpAsyncCommit();
     SetRows(walk.segment());
@@ -180,7 +193,9 @@ class Prefill {
       const uint32_t column = walk.column();
       const int segment = walk.segment();
       ptx::CpAsyncWait<0>();
-      __syncthreads();  // all have K and the rows, and left V
+      // All threads' copies of K, and of Q at first, have arrived; shared_.rows
+      // is written; and all warps have multiplied by the V before.
+      __syncthreads();
       LoadV(here, column);
       ptx::CpAsyncCommit();
       more = walk.Next(block, leader, shared_.views[view ^ 1]);
@@ -195,7 +210,9 @@ class Prefill {
       }
 
       ptx::CpAsyncWait<0>();
-      __syncthreads();  // all have V and the next view, and left K and the rows
+      // All threads' copies of V have arrived; thread 0 has written the next
+      // view; and all warps have multiplied by K and read shared_.rows.
+      __syncthreads();
       if (entered) {
         view ^= 1;
         SetRows(walk.segment());
@@ -218,11 +235,13 @@ class Prefill {
                                     Left(s, column), shared_.value_dim,
                                     threadIdx.x);
   }
+  // Tokens of the tile at `column` that the sequence has.
   __device__ static int Left(const SegmentView<T>& s, int64_t column) {
     return static_cast<int>(min(s.len - column, int64_t{kCols}));
   }
 
-  // Fills shared_.rows for a segment: what the rows see of it.
+  // Writes to shared_.rows what each row sees of a segment. A barrier must come
+  // before it is read.
   __device__ void SetRows(int segment) {
     const RowBlock& block = shared_.block;
     const RowIntervals intervals = block.sequence.Intervals(segment);
@@ -235,17 +254,18 @@ class Prefill {
     }
   }
 
-  // Where this lane's rows have their largest scores; a barrier comes before
-  // they are read.
+  // Where the largest scores of this lane's rows are, 8 floats apart.
   __device__ float* Tops() const {
     return &shared_.tops[warp_row_ + lane_ / 4];
   }
+  // Loop's barriers, or Run's, come before anyone reads them.
   __device__ void ClearTops() const {
     for (int i = threadIdx.x; i < kRows; i += kThreads)
       shared_.tops[i] = -INFINITY;
   }
 
-  // Columns of the tile at `column` that this lane's row sees, relative to it.
+  // Columns [x, y) of the tile at `column` that the warp's row `row` sees,
+  // counted from the tile's first.
   __device__ int2 Seen(int row, int64_t column) const {
     const uint2 seen = shared_.rows[warp_row_ + row];
     const int64_t lo = seen.x - column, hi = seen.y - column;
@@ -254,6 +274,7 @@ class Prefill {
         static_cast<int>(min(max(hi, int64_t{0}), int64_t{kCols})));
   }
 
+  // Makes -inf what the rows do not see of the tile at `column`, (E21).
   __device__ void Mask(int64_t column, float (&s)[kTiles][kN][4]) const {
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -272,9 +293,10 @@ class Prefill {
     }
   }
 
-  // Scores by the rule, masked and relative to their rows' largest: rarely, so
-  // one by one, by way of local memory, to take no registers from what is done
-  // always.
+  // (E1) and (E2) by shared_.rule, masked, and relative to the rows' largest
+  // scores. As this is rare it goes score by score and by way of local memory,
+  // to take no registers from the usual path. `bias_first` is the bias's column
+  // at which the segment begins.
   __device__ void Score(int64_t bias_first, int64_t column,
                         float (&s)[kTiles][kN][4],
                         float (&o)[kTiles][kDim / 8][4],
@@ -304,6 +326,7 @@ class Prefill {
     for (int e = 0; e < kTiles * kN * 4; ++e) to[e] = from[e];
   }
 
+  // Writes O and LSE of the warp's rows to memory.
   __device__ void Store(const float (&o)[kTiles][kDim / 8][4],
                         const float (&lse)[kTiles][2]) {
     const DeviceProblem& p = *shared_.block.sequence.problem;
@@ -329,7 +352,8 @@ class Prefill {
     }
     T* to = OutputRow<T>(p, b, h, row);
     if (IsAligned(to, p.o.token_stride) && p.value_dim % 8 == 0) {
-      // Nobody else reads the warp's rows of Q.
+      // Only this warp reads its rows of Q, and it has read them, so that their
+      // memory serves as staging without a barrier of the block.
       StoreRows<T, kDim>(o, q_ + warp_row_ * Layout::kRowBytes, to,
                          p.o.token_stride, first, end, p.value_dim, lane_);
     } else {
@@ -337,9 +361,9 @@ class Prefill {
     }
   }
 
-  const uint32_t q_, k_, v_;  // tiles
+  const uint32_t q_, k_, v_;  // addresses of the tiles in shared memory
   PrefillShared<Config>& shared_;
-  const int lane_, warp_row_;
+  const int lane_, warp_row_;  // warp_row_: the warp's first row in the block
 };
 
 template <class Config>

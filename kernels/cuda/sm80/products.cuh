@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_PRODUCTS_CUH_
 #define ATTND_KERNELS_CUDA_SM80_PRODUCTS_CUH_
 
-// A warp's two products, on tensor cores, with tiles as in tile.cuh.
+// A warp's two products on tensor cores. `q`, `k` and `v` are addresses of
+// tiles in shared memory, laid out as in tile.cuh.
 
 #include <cstdint>
 
@@ -10,8 +11,8 @@
 
 namespace attnd::cuda::sm80 {
 
-// S = Q K^T for 16 * kTiles rows of Q, from `q`'s row `first_row` on, and all
-// 8 * kN rows of `k`.
+// The products of (E1), S = Q K^T: 16 * kTiles rows of Q, from row `first_row`
+// of tile `q` on, by all 8 * kN rows of tile `k`.
 template <class T, int kDim, int kTiles, int kN>
 __device__ void MultiplyQK(uint32_t q, int first_row, uint32_t k, int lane,
                            float (&s)[kTiles][kN][4]) {
@@ -25,8 +26,10 @@ __device__ void MultiplyQK(uint32_t q, int first_row, uint32_t k, int lane,
       for (int i = 0; i < 4; ++i) s[t][n][i] = 0.0f;
     }
   }
-  // A: rows 0-15 at 8 columns, then at the next 8. B: 8 rows of K at 8 columns
-  // and at the next 8, then the next 8 rows.
+  // The row and chunk whose address this lane gives to ldmatrix. For A, lanes
+  // 0-15 name rows 0-15 at the first 8 columns, lanes 16-31 the same rows at
+  // the next 8. For B, lanes 0-7 and 8-15 name 8 rows of K at the first 8 and
+  // the next 8 columns, lanes 16-31 likewise the next 8 rows.
   q += Layout::Offset(first_row + (lane & 15), lane >> 4);
   k += Layout::Offset((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 #pragma unroll
@@ -49,16 +52,18 @@ __device__ void MultiplyQK(uint32_t q, int first_row, uint32_t k, int lane,
   }
 }
 
-// O += P V, with P rounded to T, for all 8 * kN rows of `v`.
+// (E9): O += P V, with P rounded to T, for all 8 * kN rows of tile `v`.
 template <class T, int kDim, int kTiles, int kN>
 __device__ void AddPV(const float (&p)[kTiles][kN][4], uint32_t v, int lane,
                       float (&o)[kTiles][kDim / 8][4]) {
   using Layout = TileLayout<kDim>;
-  // B: 16 rows of V at 8 columns, then at the next 8.
+  // For B, transposed as it is loaded, lanes 0-15 name 16 rows of V at the
+  // first 8 columns, lanes 16-31 the same rows at the next 8.
   v += Layout::Offset(lane & 15, lane >> 4);
 #pragma unroll
   for (int n = 0; n < kN; n += 2) {
-    // Two accumulators of S side by side are one A of the next product.
+    // Two accumulators of S side by side, rounded, are one A operand: mma has C
+    // and A in the same lanes.
     uint32_t a[kTiles][4];
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {

@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_QUERY_CUH_
 #define ATTND_KERNELS_CUDA_SM80_QUERY_CUH_
 
-// The rows of Q that a block decodes: those of all q heads that share a K/V
-// head. Row i * group + g is query i of the group's head g.
+// The rows of Q that a block decodes: queries of all q heads that share a K/V
+// head, the group. Row i * group + g is query i of the group's head g.
 
 #include <cstdint>
 
@@ -10,11 +10,12 @@
 
 namespace attnd::cuda::sm80 {
 
-// Rows of a sequence and K/V head, from `first` on.
+// The rows of one sequence and K/V head, from `first` on.
 template <class T>
 struct QueryRows {
   const T* q;  // token 0 of the group's first head
   int64_t head_stride, token_stride;
+  // The q heads of the K/V head, and where Row(0) is among its rows.
   uint32_t group, first;
 
   __device__ QueryRows(const ConstTensorView& view, int64_t b, int64_t kv_head,
@@ -32,8 +33,9 @@ struct QueryRows {
   }
 };
 
-// 16 rows of `dim` elements as mma's A, straight from memory; those from
-// `valid` on are zeros. kWhole: dim is kDim, and rows are aligned to 4 bytes.
+// Loads rows 0-15, of `dim` elements, from memory to registers as A operands of
+// mma, q[d] for columns 16 d to 16 d + 15. Rows from `valid` on are not read
+// and become 0. kWhole says that dim is kDim and rows are aligned to 4 bytes.
 template <int kDim, bool kWhole, class T>
 __device__ void LoadQ(const QueryRows<T>& rows, int valid, int dim, int lane,
                       uint32_t (&q)[kDim / 16][4]) {

@@ -1,9 +1,9 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_READ_AHEAD_CUH_
 #define ATTND_KERNELS_CUDA_SM80_READ_AHEAD_CUH_
 
-// What a block that decodes reads before it knows what its tile is. To find out
-// takes thousands of cycles, and the blocks of a launch all begin at once:
-// nobody else would read meanwhile.
+// What a block that decodes reads before it knows what its tile is. Finding
+// that out takes thousands of cycles, and as all blocks of a launch begin at
+// once, memory would be idle meanwhile.
 
 #include <cstdint>
 
@@ -15,15 +15,18 @@
 
 namespace attnd::cuda::sm80 {
 
-// The tiles of columns of the one segment that a warp has on their way, from
-// slot 0 of its ring on.
+// The tiles of columns whose copies a warp has begun, in slots 0, 1, ... of its
+// ring. The problem has one segment.
 struct TilesAhead {
-  int64_t column = 0;  // the first one's
-  int count = 0;
+  int64_t column = 0;  // first column of the tile in slot 0
+  int count = 0;       // tiles
 };
 
-// Starts reading what a warp will need, by params.ahead: Q, and then as many
-// tiles as its ring has slots, each a group of copies.
+// Starts reading what a warp will need, as params.ahead describes it: loads Q
+// to registers, then begins copying K and V of as many tiles as its ring has
+// slots. Commits one group of copies for each slot, empty where no whole tile
+// is left. `ring` is the warp's own: kStages slots of a tile of K and one of V,
+// in shared memory.
 template <class Config>
 __device__ TilesAhead LoadAhead(const LaunchParams& params, uint32_t ring,
                                 int warp, int lane,
@@ -37,7 +40,7 @@ __device__ TilesAhead LoadAhead(const LaunchParams& params, uint32_t ring,
       static_cast<uint32_t>(params.first_run.row_blocks),
       static_cast<uint32_t>(params.first_run.parts));
   const uint32_t first_row = place.row_block * kDecodeTile;
-  // First, as it would come behind all copies on their way.
+  // Q is read first: behind the copies, its loads would wait for all of them.
   LoadQ<kDim, true>(
       QueryRows<T>(ahead.q, place.b, place.kv_head, ahead.group, first_row),
       static_cast<int>(min(ahead.rows - first_row, kDecodeTile)), kDim, lane,

@@ -3,10 +3,11 @@
 
 // The online softmax, (E8) and (E9) in kernels/README.md, over accumulators as
 // mma leaves them: a lane holds rows lane/4 and lane/4 + 8 of every 16, at two
-// of each eight columns; the four lanes of a row sum up at the end only.
+// of each eight columns. Each lane sums up its own columns; the four lanes of a
+// row add up their sums once, at the end.
 //
-// P = 2^(c (s - m)), where c brings scores to units of log2; it is 1 of what
-// Rebase has brought there already.
+// P = 2^(c (s - m)), where c brings scores to units of log2. For scores that
+// Rebase has brought to these units already, c is 1.
 
 #include <cmath>
 
@@ -19,8 +20,8 @@ namespace attnd::cuda::sm80 {
 // The state of 16 * kTiles rows of a warp.
 template <int kTiles>
 struct OnlineSoftmax {
-  float m[kTiles][2];  // the largest score so far, not scaled; -inf: none
-  float l[kTiles][2];  // this lane's part of the sum
+  float m[kTiles][2];  // the row's largest score so far, without c; -inf: none
+  float l[kTiles][2];  // the sum of P over this lane's columns
 
   __device__ OnlineSoftmax() {
 #pragma unroll
@@ -32,8 +33,9 @@ struct OnlineSoftmax {
     }
   }
 
-  // Scores of 8 * kN columns become P; what `o` has so far is brought to the
-  // new maximum.
+  // Turns the scores of 8 * kN more columns into P, and scales l and `o`, which
+  // hold the columns before, to the new maximum: (E8) and the first half of
+  // (E9).
   template <int kN, int kDimTiles>
   __device__ void Update(float (&s)[kTiles][kN][4],
                          float (&o)[kTiles][kDimTiles][4], float c) {
@@ -49,15 +51,16 @@ struct OnlineSoftmax {
           top = fmaxf(top, fmaxf(s[t][n][2 * r], s[t][n][2 * r + 1]));
         }
         top = QuadMax(top);
-        // A row that has seen nothing: -inf + inf would be NaN.
+        // A row that has seen nothing takes base 0: -inf + inf would be NaN.
         base[t][r] = top == -INFINITY ? 0.0f : __fmul_rn(top, c);
-        // Not as one fma, whose exact product would not cancel where m stays.
+        // c m is rounded here as in base, so that the factor is exactly 1 where
+        // m stays. An fma, whose product is exact, would give a factor near 1.
         shrink[t][r] = ptx::Exp2(__fmul_rn(m[t][r], c) - base[t][r]);
         same = same && m[t][r] == top;
         m[t][r] = top;
       }
     }
-    // Mostly no row has a new maximum, once it has seen a few tiles.
+    // Past the first few tiles, mostly no row of the warp has a new maximum.
     if (__any_sync(0xffffffff, !same)) Shrink(shrink, o);
 #pragma unroll
     for (int t = 0; t < kTiles; ++t) {
@@ -77,7 +80,7 @@ struct OnlineSoftmax {
     }
   }
 
-  // What Rebase leaves to be done to what there is so far.
+  // Scales l and `o` by the factors that Rebase gave, one for each row.
   template <int kDimTiles>
   __device__ void Shrink(const float (&by)[2 * kTiles],
                          float (&o)[kTiles][kDimTiles][4]) {
@@ -86,17 +89,17 @@ struct OnlineSoftmax {
     for (int row = 0; row < 2 * kTiles; ++row) rows[row / 2][row % 2] = by[row];
     Shrink(rows, o);
   }
-  // After the last Rebase, which a barrier of the warp must follow.
+  // Makes m the largest scores in natural units, which Rebase keeps in `tops`.
+  // A barrier of the warp must lie between the last Rebase and this.
   __device__ void TakeTops(const float* tops) {
 #pragma unroll
     for (int row = 0; row < 2 * kTiles; ++row)
       m[row / 2][row % 2] = tops[8 * row];
   }
 
-  // Whether a row of the warp has met scores so large, once multiplied by c,
-  // that they overflow, or that what c m loses by rounding is itself of the
-  // size of scores: the row's state is void then. So is that of a row with a
-  // NaN.
+  // Whether the state of any row of the warp is void: some c s has overflowed,
+  // or c m is so large that its rounding error is as large as scores are, or
+  // the row has met a NaN. The same answer for all lanes.
   __device__ bool Overflowed(float c) const {
     bool overflowed = false;
 #pragma unroll
@@ -110,8 +113,9 @@ struct OnlineSoftmax {
     return __any_sync(0xffffffff, overflowed);
   }
 
-  // Whether one of the first `rows` rows has met no score but -inf: it sees
-  // nothing, or all its products are below f32's range.
+  // Whether any of the warp's first `rows` rows has met no score but -inf:
+  // either it sees no column, or all its products were below f32's range. The
+  // same answer for all lanes.
   __device__ bool HasUnseen(int rows, int lane) const {
     bool unseen = false;
 #pragma unroll
@@ -144,11 +148,13 @@ struct OnlineSoftmax {
   }
 };
 
-// For scores of any size, in natural units, before Update with a c of 1: they
-// become their differences to their rows' largest so far, in units of log2. m
-// is 0 then; the largest scores of the lane's rows are in shared memory, each 8
-// after the one before: -inf at first. `scores` is [kTiles][kN][4], in
-// local memory, as loops that are not unrolled take no registers.
+// Prepares scores of any size, in natural units, for Update with a c of 1: each
+// becomes its difference to its row's largest so far, in units of log2, so that
+// Update's own m is 0. The largest scores themselves are kept in shared memory:
+// `tops` points to that of the lane's first row, those of its other rows follow
+// 8 floats apart, and all are -inf at first. `shrink` receives the factors for
+// OnlineSoftmax::Shrink. `scores` is [kTiles][kN][4] in local memory, and the
+// loops are not unrolled, so that this rare path takes no registers.
 template <int kTiles, int kN>
 __device__ void Rebase(float* scores, float* tops, int lane,
                        float (&shrink)[2 * kTiles]) {

@@ -2,8 +2,9 @@
 #define ATTND_KERNELS_CUDA_SM80_TILE_CUH_
 
 // Tiles of 16-bit elements in shared memory: [rows, kDim], every row padded to
-// whole lines of 128 bytes, whose eight 16-byte chunks are permuted by the row,
-// so that neither cp.async nor ldmatrix meets a bank conflict.
+// whole lines of 128 bytes. Within a line, the eight 16-byte chunks are
+// permuted by the row (a swizzle), so that neither cp.async nor ldmatrix meets
+// a bank conflict.
 
 #include <cstdint>
 #include <cstring>
@@ -16,29 +17,31 @@ namespace attnd::cuda::sm80 {
 template <int kDim>
 struct TileLayout {
   static_assert(kDim % 16 == 0);
-  static constexpr int kChunks = kDim / 8;  // of 16 bytes, that hold elements
+  // Chunks of 16 bytes that hold a row's elements; the rest is padding.
+  static constexpr int kChunks = kDim / 8;
   static constexpr int kRowBytes = (kDim + 63) / 64 * 128;
 
   static constexpr int Bytes(int rows) { return rows * kRowBytes; }
-  // Bytes from the start of the tile.
+  // Where a row's chunk is, in bytes from the start of the tile.
   __device__ static int Offset(int row, int chunk) {
     return row * kRowBytes + ((chunk ^ (row & 7)) << 4);
   }
-  // The address `rows` further down, from an `address` that Offset gave for a
-  // row below `rows`; `rows` is 0 or a multiple of a power of two above that
-  // row.
+  // The address `rows` rows further down, for an `address` that Offset gave for
+  // row r; `rows` is a multiple of a power of two above r, so that the two have
+  // no bit in common and the swizzle changes by one xor.
   __device__ static uint32_t RowsOn(uint32_t address, int rows) {
     return (address ^ ((rows & 7) << 4)) + rows * kRowBytes;
   }
-  // The address `chunks` further in the row of an `address` that Offset gave
-  // for chunk 0 or 1, in a tile aligned to 128 bytes; `chunks` is even. It
-  // costs one instruction at most.
+  // The address `chunks` chunks further along the row, for an `address` that
+  // Offset gave for chunk 0 or 1, in a tile aligned to 128 bytes; `chunks` is
+  // even. It costs one instruction at most.
   __device__ static uint32_t Step(uint32_t address, int chunks) {
     return (address ^ ((chunks & 7) << 4)) + ((chunks >> 3) << 7);
   }
 };
 
-// Eight elements of which the first `count` are read, the others 0.
+// Eight elements: the first `count` are read, the others are 0. `from` needs no
+// alignment beyond an element's.
 template <class T>
 __device__ uint4 LoadChunkSlowly(const T* from, int count) {
   alignas(16) uint16_t elements[8] = {};
@@ -52,18 +55,21 @@ __device__ uint4 LoadChunkSlowly(const T* from, int count) {
   return chunk;
 }
 
-// Threads that copy a row: a power of two, so that each keeps to its chunk.
+// How many neighbouring threads copy a row together, a chunk each or none. It
+// is a power of two, so that a thread's chunk is the same in all its rows.
 template <int kDim>
 constexpr int kThreadsAcross = kDim <= 64    ? 8
                                : kDim <= 128 ? 16
                                              : 32;
 
-// Whether a tile is all that will be read of these rows.
+// Whether these rows will be read again soon: what is read once should leave
+// the L2 cache first.
 enum class Reads { kAgain, kOnce };
 
-// Starts copying rows [0, kRows), of kDim elements and aligned to 16 bytes, to
-// a tile. `thread` is one of kThreads that do so together. To be committed and
-// waited for as cp.async.
+// Starts copying `from`, [kRows, kDim] with `stride` elements from row to row
+// and rows aligned to 16 bytes, to a tile. `thread` is one of kThreads that
+// copy it together. The copies are cp.async: the caller commits and waits for
+// them.
 template <int kDim, int kRows, int kThreads, Reads kReads, class T>
 __device__ void LoadWholeTile(uint32_t tile, const T* from, int64_t stride,
                               int thread) {
@@ -85,8 +91,8 @@ __device__ void LoadWholeTile(uint32_t tile, const T* from, int64_t stride,
   }
 }
 
-// The same of `dim` elements a row, aligned or not; rows from `valid` on, and
-// columns from `dim` on, become 0.
+// The same for rows of `dim` elements, aligned or not. Rows from `valid` on and
+// columns from `dim` on are not read and become 0.
 template <int kDim, int kRows, int kThreads, Reads kReads = Reads::kAgain,
           class T>
 __device__ void LoadTile(uint32_t tile, const T* from, int64_t stride,
