@@ -1,10 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_BACKWARD_CUH_
 #define ATTND_KERNELS_CUDA_SM80_BACKWARD_BACKWARD_CUH_
 
-// Backward for 16-bit inputs: FlashAttention-2. A block of threads keeps a
-// block of columns, their K and V and what has been summed up of their dK and
-// dV, while Q and dO of all rows that see them come by, of one q head after the
-// other. What these rows' dQ gets from the columns is added to sums in memory.
+// Backward for 16-bit inputs, as in FlashAttention-2. A block of threads keeps
+// a block of columns: their K and V, and the sums of their dK and dV so far. Q
+// and dO of all rows that see them come by in tiles, one q head of the group
+// after the other. They add to the sums of these rows' dQ in memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -24,6 +24,7 @@
 
 namespace attnd::cuda::sm80 {
 
+// Computes one block of columns of one K/V head.
 template <class Config>
 class Backward {
  public:
@@ -37,10 +38,11 @@ class Backward {
   static constexpr int kN = Config::kPassRows / 8;
   static constexpr int kDimTiles = Config::kWarpDims / 8;
   static constexpr bool kInRegisters = Config::kInRegisters;
-  // A warp's part of S and dP, transposed, and of dK and dV.
+  // A warp's part of S or dP, transposed: kWarpCols columns by kPassRows rows.
   using ScoreTile = float[kTiles][kN][4];
+  // A warp's part of dK or dV: kWarpCols columns by kWarpDims dims.
   using Sums = float[kTiles][kDimTiles][4];
-  // B of dK and dV.
+  // dO or Q as the B operand of the products that make dV or dK.
   using ToColumns = OperandB<Rows, Lines::kAcrossSum>;
 
   __device__ explicit Backward(std::byte* memory)
@@ -52,6 +54,7 @@ class Backward {
         column_(warp_ / Config::kParts * Config::kWarpCols),
         part_(warp_ % Config::kParts) {}
 
+  // Computes this block's tile.
   __device__ void Run(const LaunchParams& params) {
     Begin(params);
     Sums dk, dv;
@@ -66,14 +69,14 @@ class Backward {
                            staging, lane_};
     Finish(at, 1.0f, dv);
     Store<T>(at, dv, shared_.gradients.dv, p.value_dim);
-    __syncwarp();  // all have left the staging memory
+    __syncwarp();  // all lanes have read dV from the staging memory
     Finish(at, p.scale, dk);
     Store<T>(at, dk, shared_.gradients.dk, p.head_dim);
   }
 
  private:
-  // Says what there is to do, and starts loading K and V. Everything that is
-  // needed later stays in shared memory.
+  // Writes to shared memory what there is to do, and starts copying K and V.
+  // What is needed later stays there: the loop has no registers for it.
   __device__ void Begin(const LaunchParams& params) {
     const int64_t index = TakeTile(params, shared_.tile);
     const OpenTile tile =
@@ -103,23 +106,24 @@ class Backward {
       shared_.plain = rule.plain();
       shared_.factor = rule.factor(true);
     }
-    __syncthreads();  // all have what was written
+    __syncthreads();  // thread 0 has written what all read
   }
 
-  // A step for each block of rows, between barriers:
+  // Takes a step for each visit of a block of rows. A barrier parts its halves:
   //
-  //   S, P, dP, dS of the warp's rows; dV += P^T dO, dK += dS^T Q of these
-  //   dV += P^T dO, dK += dS^T Q of the other warps' rows; dQ += dS K
+  //   S, P, dP, dS of the warp's rows; with them dV += P^T dO, dK += dS^T Q
+  //   dV += P^T dO, dK += dS^T Q with the other warps' rows; dQ += dS K
   __device__ void Loop(Sums& dk, Sums& dv) {
-    // This, dK and dV are all that is kept from step to step: there are no more
-    // registers. What follows from the lane is found anew, see Forget.
+    // `here`, dK and dV are all that registers keep from step to step. What is
+    // computed from the lane is computed anew in each (ptx::Forget).
     Visit here = FirstVisit(shared_.block);
     const RowLoader<Config> loader(memory_, shared_);
     loader.LoadFirst(here);
     do {
       ptx::CpAsyncWait<0>();
-      // All have K, V and the rows; they have left P and dS of the step before,
-      // the memory of its rows, and added to its dQ.
+      // All threads' copies of K, V and this step's rows have arrived. All
+      // threads have finished the step before: they have read its P, dS and
+      // rows, and have added to its dQ.
       __syncthreads();
       EndOldTurn();
       const int buffer = static_cast<int>(StepOf(shared_.block, here) % 2);
@@ -128,7 +132,9 @@ class Backward {
       const uint32_t q = loader.Q(buffer), d_o = loader.DO(buffer);
       MultiplyScores(here, buffer, q, d_o, dk, dv);
       WaitForNewTurn(here);
-      __syncthreads();  // all have P and dS, and it is the block's turn
+      // All warps have written P and dS, and thread 0 has waited until it is
+      // the block's turn at the rows' dQ.
+      __syncthreads();
       if constexpr (kInRegisters) ptx::Forget(lane_);
       RowSums<Config> dq(warp_, lane_);
       float* const sums = dq.Of(shared_.scratch, here);
@@ -136,19 +142,24 @@ class Backward {
         AddToAll(q, d_o, dk, dv, dq, sums);
       } else {
         AddToColumns(q, d_o, dk, dv, Nothing());
-        if constexpr (!kInRegisters) __syncthreads();  // all have left Q and dO
+        // All warps have read Q and dO, of which those with one buffer are
+        // refilled next. If kInRegisters they had by the barrier before.
+        if constexpr (!kInRegisters) __syncthreads();
         loader.LoadOnlyBuffers(here);
         if (sums != nullptr) AddToRows(dq, sums);
       }
-      // What was added is there before the turn ends.
+      // Whoever has the next turn must see what this thread has added.
       if (shared_.scratch.turns != nullptr) __threadfence();
     } while (Next(shared_.block, here));
-    __syncthreads();  // all have left the tiles, and added to dQ
+    // All threads have read the tiles, whose memory becomes staging, and have
+    // added to dQ.
+    __syncthreads();
     EndOldTurn();
   }
 
-  // P and dS of the warp's part of the tile, and what its own dK and dV get
-  // from them.
+  // The first half of a step: finds P and dS of the warp's part of the tile,
+  // and adds to dV and dK what the warp's own rows give. `q` and `d_o` are the
+  // rows' tiles, [kRows, kDim]; `buffer` says where RowTerms are.
   __device__ void MultiplyScores(const Visit& visit, int buffer, uint32_t q,
                                  uint32_t d_o, Sums& dk, Sums& dv) {
     const bool masked = IsMasked(shared_.block, visit);
@@ -203,7 +214,8 @@ class Backward {
     }
   }
 
-  // (E1) or (E14), transposed: the warp's columns of K or V by rows of Q or dO.
+  // The product of (E1), or (E14), transposed: the warp's columns of K or V,
+  // [kCols, kDim], by kPassRows rows of Q or dO, from row `row` on.
   template <class Between = Nothing>
   __device__ void Multiply(uint32_t columns, uint32_t rows, int row,
                            ScoreTile& product, const Between& between = {}) {
@@ -214,7 +226,8 @@ class Backward {
         between);
   }
 
-  // For the warps that have the same columns and other rows.
+  // Writes a 16 x 8 block of P to shared memory, for the warps that have the
+  // same columns and other rows.
   __device__ void StoreP(int part, int row, const ScoreTile& p) {
     const int t = part % kTiles, n = part / kTiles;
     if constexpr (!kInRegisters) {
@@ -222,7 +235,8 @@ class Backward {
                             row / 8 + n, lane_);
     }
   }
-  // (E15). `p`: with slopes, for (E16).
+  // Turns a 16 x 8 block of dP into dS, (E15), and writes it to shared memory.
+  // Where `p` has been multiplied by slopes it becomes dX, (E16).
   __device__ void MakeDS(int part, const RowTerms& rows, int row,
                          const ScoreTile& p, ScoreTile& ds) {
     const int t = part % kTiles, n = part / kTiles;
@@ -231,19 +245,23 @@ class Backward {
                           row / 8 + n, lane_);
   }
 
+  // The rule for the visit's q head.
   __device__ ScoreRule RuleOf(const Visit& visit) const {
     const ColumnBlock& block = shared_.block;
     const DeviceProblem& p = *block.sequence.problem;
     return MakeScoreRule(p, block.sequence.b,
                          block.kv_head * p.group + visit.head);
   }
+  // The bias's column at which the block begins.
   __device__ int64_t BiasColumn() const {
     const ColumnBlock& block = shared_.block;
     return block.sequence.segment(block.segment).bias_column +
            block.first_column;
   }
 
-  // (E13), (E18): what the warp's dK and dV get from the other parts of rows.
+  // (E13), (E18): adds to the warp's dV and dK what the rows of the other warps
+  // give, whose P and dS are in shared memory. Calls between(i, count) between
+  // products, see AddProduct.
   template <class Between>
   __device__ void AddToColumns(uint32_t q, uint32_t d_o, Sums& dk, Sums& dv,
                                const Between& between) {
@@ -267,9 +285,10 @@ class Backward {
     }
   }
 
-  // Both of the above, and (E17). Sums of dQ are added to while products run:
-  // memory takes them one by one. Where nobody wants dQ, and all is shared, its
-  // product is found in vain: to branch around it spills 228 bytes at D 128.
+  // The second half of a step, where Q and dO have two buffers: AddToColumns,
+  // and (E17). dQ is added to its sums between the products, as memory takes
+  // the additions one by one. Where warps share rows, dQ's product is computed
+  // even if nobody wants dQ: a branch around it would spill 228 bytes at D 128.
   __device__ void AddToAll(uint32_t q, uint32_t d_o, Sums& dk, Sums& dv,
                            RowSums<Config>& dq, float* sums) {
     if constexpr (kInRegisters) {
@@ -283,6 +302,7 @@ class Backward {
       });
     }
   }
+  // (E17), without anything in between.
   __device__ void AddToRows(RowSums<Config>& dq, float* sums) {
     MultiplyDq(dq);
 #pragma unroll
@@ -291,7 +311,8 @@ class Backward {
     }
   }
 
-  // (E17), times what the sums have of the scale already.
+  // The product of (E17), times the part of the scale that the sums of dQ
+  // include (DqPower).
   __device__ void MultiplyDq(RowSums<Config>& dq) const {
     dq.Multiply(memory_);
     if (!shared_.plain) {
@@ -299,25 +320,29 @@ class Backward {
     }
   }
 
-  // Before a barrier, after which the block may add to the rows' dQ.
+  // Thread 0 waits for the block's turn at the visit's rows, if there are
+  // turns. A barrier must follow, after which all threads may add to these
+  // rows' dQ.
   __device__ void WaitForNewTurn(const Visit& visit) {
     if (threadIdx.x != 0 || shared_.scratch.turns == nullptr) return;
     const Turn turn = MakeTurn<kRows>(shared_.block, shared_.scratch, visit);
     WaitForTurn(turn.counter, turn.number);
     shared_.turn = turn;
   }
-  // After a barrier that comes after all have added.
+  // Thread 0 ends the last turn. A barrier must precede, before which all
+  // threads have added.
   __device__ void EndOldTurn() {
     if (threadIdx.x != 0 || shared_.turn.counter == nullptr) return;
     EndTurn(shared_.turn.counter, shared_.turn.number);
   }
 
-  const uint32_t memory_;
+  const uint32_t memory_;  // address of the tiles, see BackwardMemory
   BackwardShared<Config>& shared_;
   int lane_;
   const int warp_;
-  const int column_;  // the first of the warp's
-  const int part_;    // of the rows of S and dP, and of the dims of dK and dV
+  const int column_;  // the warp's first column in the block
+  // The warp's part of the rows of S and dP, and of the dims of dK and dV.
+  const int part_;
 };
 
 template <class Config>

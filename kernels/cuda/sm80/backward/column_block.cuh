@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_COLUMN_BLOCK_CUH_
 #define ATTND_KERNELS_CUDA_SM80_BACKWARD_COLUMN_BLOCK_CUH_
 
-// Of backward: which columns a block of threads owns, which rows come by, what
-// there is to know about them, and when the block may add to their dQ.
+// Which columns a block of threads of backward owns, which rows visit it, what
+// it knows about them, and when it may add to their dQ.
 
 #include <cstdint>
 
@@ -13,15 +13,16 @@
 
 namespace attnd::cuda::sm80 {
 
-// The tile of this block of threads; `memory` is shared. Where blocks take
-// turns at dQ, their order is that in which they begin.
+// The tile of this block of threads, for all its threads; `memory` is in shared
+// memory. Where blocks take turns at dQ, tiles are given out in the order in
+// which blocks begin, so that nobody waits for a block that has not begun.
 __device__ inline int64_t TakeTile(const LaunchParams& params,
                                    uint32_t& memory) {
   if (!params.in_turns) return params.first_tile + blockIdx.x;
   if (threadIdx.x == 0) {
     memory = ptx::AtomicIncrement(params.counters, params.num_tiles - 1);
   }
-  __syncthreads();  // all have the tile
+  __syncthreads();  // thread 0 has written the tile
   return params.first_tile + memory;
 }
 
@@ -30,17 +31,18 @@ struct ColumnBlock {
   Sequence sequence;
   int64_t kv_head;
   int segment;
-  int64_t index;  // among the segment's blocks
+  int64_t index;  // the block's number in the segment
   int64_t first_column;
-  int valid;               // columns that the sequence has
-  int stored;              // columns that the segment has, and its dK and dV
-  RowIntervals intervals;  // of the segment
-  Interval visited;        // blocks of rows of each q head
-  Interval unmasked;       // those among them that see all the columns
+  int valid;   // columns of the block that the sequence has
+  int stored;  // columns of the block that the segment, so dK and dV, has
+  RowIntervals intervals;  // what each row sees of the segment
+  Interval visited;   // blocks of rows, of each q head, that visit this block
+  Interval unmasked;  // those of them whose valid rows see all the columns
 };
 
-// A head's blocks, one after the other: its first columns first, which under a
-// causal mask the most rows see; its last first where blocks take turns.
+// The block of columns that a tile is. A head's blocks follow one another, its
+// first columns first, as under a causal mask most rows see those. Where blocks
+// take turns, the last columns come first.
 template <int kRows, int kCols>
 __device__ ColumnBlock MakeColumnBlock(const LaunchParams& params,
                                        const OpenTile& tile) {
@@ -76,15 +78,15 @@ __device__ ColumnBlock MakeColumnBlock(const LaunchParams& params,
   return block;
 }
 
-// A block of rows that comes by.
+// A block of rows that visits the block of columns.
 struct Visit {
-  uint32_t head;  // of those that share the K/V head
-  uint32_t rows;  // which block of them
+  uint32_t head;  // q head, among those that share the K/V head
+  uint32_t rows;  // number of the block of rows in its sequence
 };
 __device__ inline Visit FirstVisit(const ColumnBlock& block) {
   return {0, static_cast<uint32_t>(block.visited.lo)};
 }
-// To the next one; false at the end.
+// Moves on to the next visit; false at the end.
 __device__ inline bool Next(const ColumnBlock& block, Visit& visit) {
   if (++visit.rows == static_cast<uint32_t>(block.visited.hi)) {
     visit.rows = static_cast<uint32_t>(block.visited.lo);
@@ -92,7 +94,7 @@ __device__ inline bool Next(const ColumnBlock& block, Visit& visit) {
   }
   return visit.head < block.sequence.problem->group;
 }
-// Which of the block's visits it is, from 0 on.
+// The visit's number, from 0 on.
 __device__ inline uint32_t StepOf(const ColumnBlock& block,
                                   const Visit& visit) {
   return visit.head * static_cast<uint32_t>(block.visited.size()) + visit.rows -
@@ -102,7 +104,8 @@ __device__ inline uint32_t StepOf(const ColumnBlock& block,
 __device__ inline bool IsMasked(const ColumnBlock& block, const Visit& visit) {
   return visit.rows < block.unmasked.lo || visit.rows >= block.unmasked.hi;
 }
-// The columns that a row sees, from the block's first on: [x, y).
+// Columns [x, y) of the block that a row of the sequence sees, counted from the
+// block's first.
 template <int kCols>
 __device__ ushort2 Seen(const ColumnBlock& block, int64_t row) {
   if (row >= block.intervals.rows) return make_ushort2(0, 0);
@@ -114,7 +117,8 @@ __device__ ushort2 Seen(const ColumnBlock& block, int64_t row) {
   return make_ushort2(within(seen.lo), within(seen.hi));
 }
 
-// Q or dO of the heads that share a K/V head, from the sequence's row 0 on.
+// Q or dO of the q heads that share a K/V head, [group, q_len, dim] of the
+// sequence.
 template <class T>
 struct HeadRows {
   const T* data;
@@ -133,7 +137,7 @@ struct HeadRows {
   }
 };
 
-// K or V of the block, from its first column on.
+// K or V of the block, [valid, dim].
 template <class T>
 __device__ const T* ColumnRows(const ConstTensorView& view,
                                const ColumnBlock& block) {
@@ -142,7 +146,7 @@ __device__ const T* ColumnRows(const ConstTensorView& view,
          block.kv_head * view.head_stride +
          block.first_column * view.token_stride;
 }
-// dK or dV of the block.
+// dK or dV of the block, [stored, dim].
 template <class Out>
 __device__ Out* ColumnRows(const TensorView& view, const ColumnBlock& block) {
   return static_cast<Out*>(view.data) + block.sequence.b * view.batch_stride +
@@ -150,16 +154,21 @@ __device__ Out* ColumnRows(const TensorView& view, const ColumnBlock& block) {
          block.first_column * view.token_stride;
 }
 
-// What the launches before and after this one know of the same heads' rows.
+// The launch's scratch for the rows of the q heads that share the block's K/V
+// head: PrepareRows has written it, FinishDq reads dq. `group` is these heads.
 struct RowScratch {
-  const float* lse;          // [heads, padded_rows]
-  const float* delta;        // [heads, padded_rows]
-  const float* natural_lse;  // [heads, padded_rows]; of 16-bit inputs, see
-                             // DeviceGradients
-  float* dq;                 // [heads, padded_rows, dq_dim]; null: not wanted
-  uint32_t* turns;  // [heads, padded_rows / kTurnRows]; null: in any order
-  const uint32_t* turns_until;  // of the block's segment
-  int64_t padded_rows;
+  const float* lse;    // [group, padded_rows], in the kernel's units
+  const float* delta;  // [group, padded_rows], (E11) less the gradient of LSE
+  // [group, padded_rows]. Only 16-bit inputs have it, and where DeviceGradients
+  // says so.
+  const float* natural_lse;
+  float* dq;  // [group, padded_rows, dq_dim], the sums; null: dQ is not wanted
+  // [group, padded_rows / kTurnRows], counters of turns that have ended; null:
+  // blocks add in any order.
+  uint32_t* turns;
+  // [padded_rows / kTurnRows], TurnsUntil of the block's segment.
+  const uint32_t* turns_until;
+  int64_t padded_rows;  // rows of a head, padded to whole tiles
 
   __device__ RowScratch() {}
   __device__ RowScratch(const LaunchParams& params, const DeviceGradients& g,
@@ -183,17 +192,17 @@ struct RowScratch {
                       padded_rows / kTurnRows;
   }
 
-  // The first row of a visit's among all of them.
+  // Where the rows of a visit begin among the padded rows of the group's heads.
   template <int kRows>
   __device__ int64_t RowOf(const Visit& visit) const {
     return visit.head * padded_rows + int64_t{visit.rows} * kRows;
   }
 };
 
-// The block's turn at the rows of a visit.
+// The block's turn at the rows of a visit, see turns.cuh.
 struct Turn {
-  uint32_t* counter = nullptr;
-  uint32_t number = 0;
+  uint32_t* counter = nullptr;  // in device memory; null: there is none
+  uint32_t number = 0;          // turns that must have ended before
 };
 
 template <int kRows>

@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_COLUMN_SUMS_CUH_
 #define ATTND_KERNELS_CUDA_SM80_BACKWARD_COLUMN_SUMS_CUH_
 
-// From what a warp has summed up of dK or dV to memory.
+// Takes a warp's sums of dK or dV to memory. Sums are [kTiles][kDimTiles][4] as
+// mma leaves them: 16 * kTiles columns by 8 * kDimTiles dims.
 
 #include <cstdint>
 
@@ -12,15 +13,16 @@
 
 namespace attnd::cuda::sm80 {
 
-// A warp's part of a block's dK and dV.
+// Which part of a block's dK and dV a warp has.
 struct ColumnPart {
   const ColumnBlock& block;
-  int column, dim;   // its first
-  uint32_t staging;  // shared memory for its columns and dims, the warp's own
+  int column, dim;   // the part's first column in the block, and its first dim
+  uint32_t staging;  // the warp's own tile in shared memory, of the part's size
   int lane;
 };
 
-// What the segment has beyond the sequence's length gets zeros.
+// Multiplies the sums by `factor`. Columns of the segment beyond the sequence's
+// length get zeros.
 template <int kTiles, int kDimTiles>
 __device__ void Finish(const ColumnPart& at, float factor,
                        float (&sums)[kTiles][kDimTiles][4]) {
@@ -41,7 +43,8 @@ __device__ void Finish(const ColumnPart& at, float factor,
   }
 }
 
-// To `view`, rounded to T or in f32, unless it has no data.
+// Stores the sums, if `view` has data, rounded to its type: T or f32. `dim` is
+// how many dims the view has.
 template <class T, int kTiles, int kDimTiles>
 __device__ void Store(const ColumnPart& at,
                       const float (&sums)[kTiles][kDimTiles][4],

@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_CONFIG_H_
 #define ATTND_KERNELS_CUDA_SM80_BACKWARD_CONFIG_H_
 
-// The shapes that the backward kernel for 16-bit inputs comes in; README.md
-// says what is done with them.
+// The shapes of the backward kernel for 16-bit inputs. ../README.md says how a
+// block of threads works with them.
 
 #include <cstdint>
 
@@ -10,8 +10,8 @@
 
 namespace attnd::cuda::sm80 {
 
-// Shared memory of the GPUs that a shape is for: what all of them give a block
-// of threads, or what those made for servers do.
+// Which GPUs a shape is for, by the shared memory that they give a block of
+// threads: kSmall fits all GPUs, kLarge those made for servers.
 enum class Memory : uint8_t { kSmall, kLarge };
 constexpr int MostSharedBytes(Memory memory) {
   return (memory == Memory::kSmall ? 99 : 163) << 10;
@@ -20,18 +20,20 @@ constexpr int MostSharedBytes(Memory memory) {
 struct BackwardShape {
   int dim;  // what head_dim and value_dim are rounded up to
   Memory memory;
-  int rows, cols;              // of a tile of scores
-  int warps;                   // a grid of them for each product:
-  int col_warps;               // blocks of columns, of S, dP, dK and dV
-  int dq_row_warps;            // blocks of rows, of dQ
+  int rows, cols;  // size of a tile of scores
+  int warps;
+  // How the warps are arranged for each product: S, dP, dK and dV are cut into
+  // col_warps blocks of columns, dQ into dq_row_warps blocks of rows.
+  int col_warps;
+  int dq_row_warps;
   int q_buffers, d_o_buffers;  // with two, the next rows come a step early
-  int blocks_per_sm;           // that registers and memory must leave room for
-  const char* why;             // this shape, and not another
+  int blocks_per_sm;  // blocks for which registers and shared memory suffice
+  const char* why;    // why it is this shape and not another
 };
 
-// dK and dV take 8 cols x dim bytes of registers, of a multiprocessor's 256
-// KiB. More columns: dQ's sums and rows of Q and dO go through memory less
-// often.
+// dK and dV take 8 cols x dim bytes of registers, out of a multiprocessor's 256
+// KiB. The more columns, the less often do sums of dQ and rows of Q and dO go
+// through memory.
 inline constexpr BackwardShape kBackwardShapes[] = {
     {64, Memory::kLarge, 64, 128, 4, 4, 2, 2, 2, 2,
      "a warp has all rows of its 32 columns: P and dS go from register to "
@@ -73,18 +75,20 @@ struct BackwardConfig {
   static constexpr int kDOBuffers = kShape.d_o_buffers;
   static constexpr int kBlocksPerSm = kShape.blocks_per_sm;
 
-  // A warp has kWarpCols columns of S and dP, and of dK and dV; of these it has
-  // one of kParts parts of the rows, and of the dims.
+  // A warp has kWarpCols columns of S, dP, dK and dV. kParts warps share these:
+  // each has a part of the rows of S and dP, and of the dims of dK and dV.
   static constexpr int kWarpCols = kCols / kShape.col_warps;
   static constexpr int kParts = kWarps / kShape.col_warps;
   static constexpr int kWarpRows = kRows / kParts, kWarpDims = kDim / kParts;
-  // Of its rows, so many at a time.
+  // How many of its rows of S and dP a warp has in registers at a time.
   static constexpr int kPassRows = kWarpRows < 32 ? kWarpRows : 32;
-  // Whether P and dS of a warp are all that its dV and dK need.
+  // Whether a warp's own P and dS are all that its dV and dK need, so that P
+  // need not go through shared memory.
   static constexpr bool kInRegisters = kParts == 1;
 
   static constexpr DqLayout kDqLayout = DqLayout::kLanes;
-  static constexpr int kDqRows = kRows / kShape.dq_row_warps;  // of a warp
+  // A warp's part of dQ is kDqRows rows by kDqDims dims.
+  static constexpr int kDqRows = kRows / kShape.dq_row_warps;
   static constexpr int kDqDims = kDim * kShape.dq_row_warps / kWarps;
   static_assert(kWarpCols % 16 == 0 && kPassRows % 16 == 0 &&
                 kWarpRows % kPassRows == 0 && kWarpDims % 16 == 0 &&

@@ -1,9 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_FLOAT32_CUH_
 #define ATTND_KERNELS_CUDA_SM80_BACKWARD_FLOAT32_CUH_
 
-// Backward for f32 inputs, on the ordinary f32 units: cut as backward.cuh, with
-// 16 x 16 threads that have 4 x 4 of each product's every 64 x 64. All operands
-// come through shared memory in pieces, so that every dim takes the same.
+// Backward for f32 inputs, on the ordinary f32 units. The work is cut as in
+// backward.cuh. There are 16 x 16 threads: thread (y, x) has 4 x 4 elements of
+// every 64 x 64 of a product, from row 4 y and column 4 x on. All operands come
+// through shared memory in pieces, so that all dims take the same amount.
 
 #include <cmath>
 #include <cstdint>
@@ -20,43 +21,51 @@ template <int kDim_>
 struct BackwardFloat32Config {
   static constexpr int kDim = kDim_;  // a multiple of 64
   static constexpr int kRows = 64, kCols = 64, kThreads = 256;
-  static constexpr int kDimStep = 32;  // of sums over the dim, at a time
+  static constexpr int kDimStep = 32;  // dims summed over at a time
   static constexpr int kBlocksPerSm = kDim <= 64 ? 2 : 1;
   static constexpr DqLayout kDqLayout = DqLayout::kRows;
 };
 
-// Lines of 64 that are written across: padded, for fewer bank conflicts.
+// A line of 64 elements. Threads read or write the same element of many lines
+// at once, so lines are padded for fewer bank conflicts.
 using PaddedLine = float[64 + 4];
 
-// Rows of a tensor, of which the first `valid` may be read.
+// Rows of a tensor, [valid, dim] with `stride` elements from row to row.
 struct Float32Rows {
   const float* data;
   int64_t stride;
   int valid, dim;
 
-  // 0 for what must not be read.
+  // The element, or 0 where there is none.
   __device__ float At(int row, int d) const {
     return row < valid && d < dim ? data[row * stride + d] : 0.0f;
   }
 };
 
+// A block's shared memory. All threads write and read the matrices; a barrier
+// lies between each write and read.
 template <class Config>
 struct BackwardFloat32Shared {
   union {
+    // Operands of MultiplyRows: pieces of X and Y, transposed.
     struct {
-      PaddedLine x[Config::kDimStep], y[Config::kDimStep];  // transposed
+      PaddedLine x[Config::kDimStep], y[Config::kDimStep];
     };
+    // The operand of AddColumns and AddToRows: 64 columns of Y or K.
     float z[64][64];
   };
-  PaddedLine p[Config::kRows], ds[Config::kRows];
+  PaddedLine p[Config::kRows], ds[Config::kRows];  // P and dX, [kRows, kCols]
+  // Of the visit's rows; row r's are written by thread r.
   float lse[Config::kRows], delta[Config::kRows];
-  ushort2 seen[Config::kRows];
+  ushort2 seen[Config::kRows];  // columns [x, y) of the block that a row sees
   TileDescription description;
+  // Thread 0 writes the rest once, but for q and d_o, which thread kRows writes
+  // at every visit, and turn, which thread 0 alone writes and reads.
   uint32_t tile;
   ColumnBlock block;
-  Float32Rows k, v;
-  HeadRows<float> all_q, all_d_o;
-  Float32Rows q, d_o;  // of a visit
+  Float32Rows k, v;                // of the block's columns
+  HeadRows<float> all_q, all_d_o;  // of all q heads of the K/V head
+  Float32Rows q, d_o;              // of the visit's rows
   RowScratch scratch;
   Turn turn;
 };
@@ -71,7 +80,7 @@ class BackwardFloat32 {
  public:
   static constexpr int kDim = Config::kDim, kRows = Config::kRows,
                        kCols = Config::kCols, kThreads = Config::kThreads;
-  static constexpr int kAcross = kDim / 64;
+  static constexpr int kAcross = kDim / 64;  // squares of 64 x 64 of dK and dV
   using Square = float[4][4];
 
   __device__ explicit BackwardFloat32(std::byte* memory)
@@ -85,7 +94,7 @@ class BackwardFloat32 {
     const auto& gradients =
         *At<DeviceGradients>(BlobOf(params), tile.gradients);
     if (threadIdx.x == 0) Describe(params, tile, gradients);
-    __syncthreads();  // all have what was written
+    __syncthreads();  // thread 0 has written what all read
     if (!shared_.block.visited.empty()) Loop();
     const auto& out = At<DeviceSegmentGradients>(
         BlobOf(params), gradients.segments)[shared_.block.segment];
@@ -95,7 +104,7 @@ class BackwardFloat32 {
   }
 
  private:
-  // By one thread: what there is to do.
+  // Writes to shared memory what there is to do. For one thread.
   __device__ void Describe(const LaunchParams& params, const OpenTile& tile,
                            const DeviceGradients& gradients) {
     const DeviceProblem& p = *tile.problem;
@@ -115,10 +124,10 @@ class BackwardFloat32 {
   __device__ void Loop() {
     Visit visit = FirstVisit(shared_.block);
     do {
-      // Nobody reads the last step's any more, since the barrier that its last
-      // product ended with.
+      // The last step's product ended with a barrier, so that nobody reads its
+      // terms any more.
       LoadTerms(visit);
-      __syncthreads();  // all have the rows
+      __syncthreads();  // lse, delta, seen, q and d_o are written
       Square score = {}, dp = {};
       MultiplyRows(shared_.q, shared_.k, score);
       MultiplyRows(shared_.d_o, shared_.v, dp);
@@ -129,6 +138,7 @@ class BackwardFloat32 {
     } while (Next(shared_.block, visit));
   }
 
+  // Writes to shared memory what is known of the visit's rows.
   __device__ void LoadTerms(const Visit& visit) {
     const int64_t first = int64_t{visit.rows} * kRows;
     if (threadIdx.x == kRows) {
@@ -161,7 +171,7 @@ class BackwardFloat32 {
         shared_.x[d][row] = x.At(row, first + d);
         shared_.y[d][row] = y.At(row, first + d);
       }
-      __syncthreads();  // all have X and Y
+      __syncthreads();  // all threads have written the pieces of X and Y
 #pragma unroll 4
       for (int d = 0; d < kStep; ++d) {
         float a[4], b[4];
@@ -169,11 +179,11 @@ class BackwardFloat32 {
         Load4(&shared_.y[d][across_], b);
         AddOuter(a, b, product);
       }
-      __syncthreads();  // all have left X and Y
+      __syncthreads();  // all threads have read them
     }
   }
 
-  // (E12), (E15), (E16): P and dX of the tile, to shared memory.
+  // (E12), (E15), (E16): writes P and dX of the tile to shared memory.
   __device__ void StoreScores(const Visit& visit, const Square& score,
                               const Square& dp) {
     const ColumnBlock& block = shared_.block;
@@ -205,14 +215,14 @@ class BackwardFloat32 {
     }
   }
 
-  // sums += S^T Y for a tile of scores and its rows of Y, (E13) and (E18).
+  // (E13), (E18): sums += S^T Y, where S is P or dX and Y is dO or Q.
   __device__ void AddColumns(const PaddedLine (&s)[kRows], const Float32Rows& y,
                              Square (&sums)[kAcross]) {
 #pragma unroll
     for (int c = 0; c < kAcross; ++c) {
       if (64 * c >= y.dim) break;
       LoadZ(y, 64 * c);
-      __syncthreads();  // all have Z, and the scores
+      __syncthreads();  // all threads have written Z, and P and dX
 #pragma unroll 4
       for (int row = 0; row < kRows; ++row) {
         float a[4], b[4];
@@ -220,11 +230,11 @@ class BackwardFloat32 {
         Load4(&shared_.z[row][across_], b);
         AddOuter(a, b, sums[c]);
       }
-      __syncthreads();  // all have left Z
+      __syncthreads();  // all threads have read Z
     }
   }
 
-  // (E17): dS K, added to the sums of the rows' dQ in memory.
+  // (E17): adds dX K to the sums of the rows' dQ in memory.
   __device__ void AddToRows(const Visit& visit, const Float32Rows& k) {
     const RowScratch& scratch = shared_.scratch;
     float* to = scratch.dq +
@@ -234,7 +244,8 @@ class BackwardFloat32 {
 #pragma unroll 1
     for (int first = 0; first < k.dim; first += 64) {
       LoadZ(k, first);
-      __syncthreads();  // all have Z, and it is the block's turn
+      // All threads have written Z, and thread 0 has seen the turn begin.
+      __syncthreads();
       Square dq = {};
 #pragma unroll 4
       for (int column = 0; column < kCols; ++column) {
@@ -251,22 +262,24 @@ class BackwardFloat32 {
           ptx::AtomicAdd(to + r * kDim + first + i, dq[r][i] * power);
         }
       }
-      // What was added is there before the turn ends.
+      // Whoever has the next turn must see what this thread has added.
       if (scratch.turns != nullptr) __threadfence();
-      __syncthreads();  // all have left Z and dS, and added
+      __syncthreads();  // all threads have read Z and dX, and have added
     }
     if (threadIdx.x == 0 && scratch.turns != nullptr) {
       EndTurn(shared_.turn.counter, shared_.turn.number);
     }
   }
-  // Before a barrier, after which the block may add to the rows' dQ.
+  // Thread 0 waits for the block's turn at the visit's rows, if there are
+  // turns. A barrier must follow, after which all threads may add to these
+  // rows' dQ.
   __device__ void WaitForNewTurn(const Visit& visit) {
     if (threadIdx.x != 0 || shared_.scratch.turns == nullptr) return;
     shared_.turn = MakeTurn<kRows>(shared_.block, shared_.scratch, visit);
     WaitForTurn(shared_.turn.counter, shared_.turn.number);
   }
 
-  // 64 rows, from column `first` on.
+  // Writes 64 columns of 64 rows, from column `first` on, to shared_.z.
   __device__ void LoadZ(const Float32Rows& rows, int first) {
 #pragma unroll 4
     for (int i = threadIdx.x; i < 64 * 64; i += kThreads) {
@@ -290,7 +303,8 @@ class BackwardFloat32 {
     }
   }
 
-  // What the segment has beyond the sequence's length gets zeros.
+  // Stores dK or dV, the sums times `factor`, if `view` has data. Columns of
+  // the segment beyond the sequence's length get zeros.
   __device__ void Store(const Square (&sums)[kAcross], float factor,
                         const TensorView& view, int dim) const {
     if (view.data == nullptr) return;
@@ -313,7 +327,7 @@ class BackwardFloat32 {
   }
 
   BackwardFloat32Shared<Config>& shared_;
-  const int down_, across_;  // the first of this thread's
+  const int down_, across_;  // the thread's first row and column of a square
   Square dk_[kAcross] = {}, dv_[kAcross] = {};
 };
 

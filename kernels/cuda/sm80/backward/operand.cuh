@@ -1,10 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_OPERAND_CUH_
 #define ATTND_KERNELS_CUDA_SM80_BACKWARD_OPERAND_CUH_
 
-// A warp's products of matrices in shared memory, in tiles as in tile.cuh,
-// either way round: the lines of a tile run along what is summed over, or
-// across it. A may be in registers, too. What else there is to do can be done
-// in between, so that it does not keep the tensor cores waiting.
+// A warp's products of matrices whose tiles are in shared memory, laid out as
+// in tile.cuh. The lines of a tile may run along the dimension that is summed
+// over or across it, and A may be in registers instead. Other work can be done
+// between the instructions of a product, so that tensor cores do not wait.
 
 #include <cstdint>
 
@@ -15,8 +15,8 @@ namespace attnd::cuda::sm80 {
 
 enum class Lines { kAlongSum, kAcrossSum };
 
-// A of mma: from row `first` of the matrix on, from `from` on in the sum, both
-// multiples of 16.
+// A operands of mma from a tile: those of a matrix that begins at row `first`
+// of A and at `from` of the sum, both multiples of 16.
 template <class Layout, Lines kLines>
 class OperandA {
  public:
@@ -31,7 +31,7 @@ class OperandA {
     }
   }
 
-  // Rows 16 t to 16 t + 15 from there, at 16 k to 16 k + 15 of the sum.
+  // Loads its rows 16 t to 16 t + 15, at 16 k to 16 k + 15 of the sum.
   __device__ void Load(int t, int k, uint32_t (&a)[4]) const {
     if constexpr (kLines == Lines::kAlongSum) {
       ptx::Ldmatrix(
@@ -43,12 +43,14 @@ class OperandA {
   }
 
  private:
-  uint32_t address_;
-  int chunk_;  // of a line, where the rows begin, or the sum
+  uint32_t address_;  // of the line and chunk that this lane gives to ldmatrix
+  // The chunk of a line at which the sum begins or, if lines run across it, the
+  // rows or columns.
+  int chunk_;
 };
 
-// A of mma from what a product has left, rounded to T: two accumulators side by
-// side are one A.
+// A operands of mma from the accumulators of another product, rounded to T: two
+// accumulators side by side are one A.
 template <class T, int kTiles, int kN>
 class RegistersA {
  public:
@@ -66,7 +68,8 @@ class RegistersA {
   const float (&x_)[kTiles][kN][4];
 };
 
-// B of mma: from column `first` of the matrix on, from `from` on in the sum.
+// B operands of mma from a tile: those of a matrix that begins at column
+// `first` of B and at `from` of the sum, both multiples of 16.
 template <class Layout, Lines kLines>
 class OperandB {
  public:
@@ -81,7 +84,8 @@ class OperandB {
     }
   }
 
-  // Columns 8 n to 8 n + 15 from there, for an even n.
+  // Loads two operands: its columns 8 n to 8 n + 15 for an even n, at 16 k to
+  // 16 k + 15 of the sum.
   __device__ void Load(int n, int k, uint32_t (&b)[4]) const {
     if constexpr (kLines == Lines::kAlongSum) {
       ptx::Ldmatrix(
@@ -94,7 +98,7 @@ class OperandB {
 
  private:
   uint32_t address_;
-  int chunk_;
+  int chunk_;  // these two as OperandA's
 };
 
 template <int kTiles, int kN>
@@ -109,12 +113,14 @@ __device__ void Clear(float (&c)[kTiles][kN][4]) {
   }
 }
 
+// A `between` for AddProduct that does nothing.
 struct Nothing {
   __device__ void operator()(int, int) const {}
 };
 
-// C += A B, summed over kSum. Calls between(i, count) for i = 0, 1, ..., all of
-// which the compiler knows.
+// C += A B, summed over kSum. Between its instructions it calls
+// between(i, count) for i = 0, 1, ..., count - 1. All loops are unrolled, so
+// that i is a constant.
 template <class T, int kSum, class A, class B, int kTiles, int kN,
           class Between = Nothing>
 __device__ void AddProduct(const A& a, const B& b, float (&c)[kTiles][kN][4],
@@ -140,8 +146,8 @@ __device__ void AddProduct(const A& a, const B& b, float (&c)[kTiles][kN][4],
   }
 }
 
-// Of what has kParts parts and is done in `count` shares, does share i: calls
-// do_part with each of its parts, in order.
+// Spreads kParts parts of some work evenly over `count` calls: call i does its
+// share of them, calling do_part with each part's number, in order.
 template <int kParts, class DoPart>
 __device__ void DoShare(int i, int count, const DoPart& do_part) {
 #pragma unroll

@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_ROW_LOADER_CUH_
 #define ATTND_KERNELS_CUDA_SM80_BACKWARD_ROW_LOADER_CUH_
 
-// Q, dO, LSE and delta of the rows that visit a block of columns, by
-// asynchronous copies into shared memory, a step ahead where there is room.
+// Copies Q, dO, LSE and delta of the rows that visit a block of columns to
+// shared memory, by cp.async, a step ahead where there is room.
 
 #include <cstdint>
 
@@ -13,8 +13,8 @@
 
 namespace attnd::cuda::sm80 {
 
-// All threads of the block call it alike; each call but the accessors ends a
-// group of copies.
+// All threads of the block make the same calls. Each call of a public Load
+// function commits one group of copies, empty where no rows are left.
 template <class Config>
 class RowLoader {
  public:
@@ -24,7 +24,7 @@ class RowLoader {
   __device__ RowLoader(uint32_t memory, BackwardShared<Config>& shared)
       : memory_(memory), shared_(shared) {}
 
-  // Where the rows' tiles are.
+  // Addresses of the rows' tiles, [kRows, kDim], in shared memory.
   __device__ uint32_t Q(int buffer) const {
     return memory_ + Memory::kQ + (kTwoQ ? buffer * Rows::Bytes(kRows) : 0);
   }
@@ -32,7 +32,7 @@ class RowLoader {
     return memory_ + Memory::kDO + (kTwoDO ? buffer * Rows::Bytes(kRows) : 0);
   }
 
-  // All of the first rows, into the first buffers.
+  // Starts copying the first rows, all that is known of them, to buffer 0.
   __device__ void LoadFirst(const Visit& visit) const {
     LoadTerms(visit, 0);
     LoadQ(visit, 0);
@@ -40,7 +40,8 @@ class RowLoader {
     ptx::CpAsyncCommit();
   }
 
-  // Of the rows after `here`, if any: what has a buffer beside theirs.
+  // Starts copying the rows after `here`, if any: what has two buffers, to
+  // buffer `buffer`, the one that the rows of `here` are not in.
   __device__ void LoadAhead(const Visit& here, int buffer) const {
     Visit next = here;
     if (Next(shared_.block, next)) {
@@ -51,7 +52,8 @@ class RowLoader {
     ptx::CpAsyncCommit();
   }
 
-  // The rest of it: when nobody reads the only buffers any more.
+  // Starts copying the rest of the rows after `here`, what has only one buffer.
+  // Nobody may still read that.
   __device__ void LoadOnlyBuffers(const Visit& here) const {
     Visit next = here;
     if (Next(shared_.block, next)) {
@@ -84,7 +86,8 @@ class RowLoader {
                                             threadIdx.x);
   }
 
-  // LSE and delta of the rows, and what they see if they do not see it all.
+  // LSE and delta of the visit's rows, and which columns they see, unless all
+  // see all of them.
   __device__ void LoadTerms(const Visit& visit, int buffer) const {
     constexpr int kChunks = kRows / 4;
     static_assert(kRows <= kThreads && 2 * kChunks <= kThreads);

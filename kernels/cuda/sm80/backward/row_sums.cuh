@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_ROW_SUMS_CUH_
 #define ATTND_KERNELS_CUDA_SM80_BACKWARD_ROW_SUMS_CUH_
 
-// dQ of the rows that visit a block of columns: what they get from it is added
-// to sums in memory.
+// What a block of columns adds to the dQ of rows that visit it: f32 sums in
+// memory, to which all blocks of columns add.
 
 #include <cstdint>
 
@@ -14,14 +14,14 @@
 
 namespace attnd::cuda::sm80 {
 
-// A warp's rows and dims of it.
+// A warp's part of it: kDqRows rows by kDqDims dims of a tile of rows.
 template <class Config>
 class RowSums {
  public:
   static constexpr int kDim = Config::kDim;
   static constexpr int kTiles = Config::kDqRows / 16;
   static constexpr int kN = Config::kDqDims / 8;
-  // Of what is added, each four words a lane.
+  // What is added comes in so many parts, each 16 x 8 elements, four a lane.
   static constexpr int kParts = kTiles * kN;
 
   __device__ RowSums(int warp, int lane)
@@ -29,7 +29,7 @@ class RowSums {
         dim_(warp % kAcross * Config::kDqDims),
         lane_(lane) {}
 
-  // Where this lane's first word is summed up; null if dQ is not wanted.
+  // Where the sum of this lane's first element is; null if dQ is not wanted.
   __device__ float* Of(const RowScratch& scratch, const Visit& visit) const {
     if (scratch.dq == nullptr) return nullptr;
     return scratch.dq + scratch.template RowOf<Config::kRows>(visit) * kDim +
@@ -37,7 +37,8 @@ class RowSums {
                    kDim);
   }
 
-  // (E17), from dS of all the block's columns.
+  // The product of (E17), without the scale, over all columns of the block.
+  // `memory` is where the block's tiles begin; dS and K are there.
   __device__ void Multiply(uint32_t memory) {
     using Memory = BackwardMemory<Config>;
     Clear(dq_);
@@ -57,12 +58,13 @@ class RowSums {
     }
   }
 
-  // Adds a part to the sums.
+  // Adds a part to the sums, where `sums` is what Of gave.
   __device__ void Add(int part, float* sums) const {
     const int t = part / kN, n = part % kN;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      // See DqPlace: a lane's words lie 32 apart.
+      // The layout is DqLayout::kLanes, in which a lane's elements of a block
+      // of 16 x 16 lie 32 apart (DqPlace).
       const int word = i / 2 * 4 + n % 2 * 2 + i % 2;
       ptx::AtomicAdd(sums + 16 * t * kDim + n / 2 * 256 + word * 32,
                      dq_[t][n][i]);

@@ -1,10 +1,11 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_BACKWARD_SCORE_TILE_CUH_
 #define ATTND_KERNELS_CUDA_SM80_BACKWARD_SCORE_TILE_CUH_
 
-// Of backward: a warp's tile of S and dP, which become P and dS. Both are
-// transposed, so that they can be multiplied by dO and Q as they are: as mma
+// A warp's tile of S and dP in backward, and how they become P and dS. Both are
+// transposed, so that they can be multiplied by dO and Q as they are. As mma
 // leaves them, a lane holds columns lane/4 and lane/4 + 8 of every 16, at rows
-// 2(lane%4) and 2(lane%4) + 1 of every eight.
+// 2(lane%4) and 2(lane%4) + 1 of every eight: [kTiles][kN][4] are 16 * kTiles
+// columns by 8 * kN rows.
 
 #include <cmath>
 #include <cstdint>
@@ -15,14 +16,16 @@
 
 namespace attnd::cuda::sm80 {
 
-// What is known of the tile's rows; in shared memory, aligned to 16 bytes.
+// What is known of the tile's rows: arrays of 8 * kN elements in shared memory,
+// aligned to 16 bytes, which RowLoader has filled.
 struct RowTerms {
-  const float* lse;     // in units of log2, or kHugeLse; +inf: it has no P
-  const float* delta;   // less the gradient of LSE
-  const ushort2* seen;  // the block's columns that a row sees: [x, y)
+  const float* lse;  // in units of log2, or kHugeLse; +inf where a row has no P
+  const float* delta;   // (E11) less the gradient of LSE
+  const ushort2* seen;  // columns [x, y) of the block that a row sees
 };
 
-// -inf for what is masked. `column`: the warp's first one.
+// Makes -inf the scores that are masked. `column` is the warp's first column in
+// the block.
 template <int kTiles, int kN>
 __device__ void Mask(const RowTerms& rows, int column, int lane,
                      float (&s)[kTiles][kN][4]) {
@@ -43,10 +46,10 @@ __device__ void Mask(const RowTerms& rows, int column, int lane,
   }
 }
 
-// The tile is also worked on by blocks of 16 columns and 8 rows: `x` is one of
-// them, `n` says which rows.
+// The functions below work on a block of 16 columns and 8 rows of the tile,
+// `x`; `n` says which rows.
 
-// S becomes P, (E12), by the plain rule with its factor.
+// (E12): S becomes P, where scores are plain. `factor` is ScoreRule's.
 __device__ inline void Exponentiate(const RowTerms& rows, float factor, int n,
                                     int lane, float (&x)[4]) {
   const float2 lse =
@@ -57,7 +60,7 @@ __device__ inline void Exponentiate(const RowTerms& rows, float factor, int n,
   }
 }
 
-// dP becomes dS, (E15).
+// (E15): dP, in `x`, becomes dS.
 __device__ inline void Differentiate(const RowTerms& rows, int n, int lane,
                                      const float (&p)[4], float (&x)[4]) {
   const float2 delta =
@@ -68,8 +71,8 @@ __device__ inline void Differentiate(const RowTerms& rows, int n, int lane,
   }
 }
 
-// Rounds the block to T, into a tile in shared memory whose lines are columns:
-// from `column` on, at chunk `chunk` of its rows.
+// Rounds the block to T and writes it to a tile in shared memory, [columns,
+// rows]: to columns from `column` on, at chunk `chunk` of the rows.
 template <class T, class Layout>
 __device__ void StoreBlock(const float (&x)[4], uint32_t tile, int column,
                            int chunk, int lane) {
@@ -81,11 +84,11 @@ __device__ void StoreBlock(const float (&x)[4], uint32_t tile, int column,
   }
 }
 
-// The same as Mask and Exponentiate by any rule, and the slopes of (E16).
-// Rarely needed, so one by one, by way of local memory, to take no registers
-// from what is done always. `natural_lse` is of the tile's rows, in natural
-// units; `row` the tile's first one in its sequence, `bias_column` the block's
-// first one in a row of the bias.
+// Does the work of Mask and Exponentiate for a whole tile and any rule, and
+// finds the slopes of (E16). As it is rare it goes element by element, by way
+// of local memory, to take no registers from the usual path. `natural_lse` is
+// the LSE of the tile's rows in natural units, `row` the tile's first row in
+// its sequence, `bias_column` the bias's column at which the block begins.
 template <int kTiles, int kN>
 __device__ void ExponentiateSlowly(const RowTerms& rows,
                                    const float* natural_lse,
@@ -105,7 +108,8 @@ __device__ void ExponentiateSlowly(const RowTerms& rows,
     const ushort2 seen = masked
                              ? rows.seen[i]
                              : make_ushort2(0, static_cast<unsigned short>(-1));
-    // The bias has no row and no column past the last.
+    // Elements without P are skipped, as the bias must not be read past its
+    // last row or column.
     const bool has_p = j >= seen.x && j < seen.y && rows.lse[i] != INFINITY;
     const float product = local[e];
     local[e] = 0.0f;
@@ -120,7 +124,7 @@ __device__ void ExponentiateSlowly(const RowTerms& rows,
   for (int e = 0; e < kCount; ++e) flat[e] = local[e];
 }
 
-// P becomes what dP - delta is multiplied by, (E15) and (E16) in one.
+// Multiplies P by the slopes, so that Differentiate, (E15), gives dX of (E16).
 template <int kTiles, int kN>
 __device__ void MultiplyBySlopes(const float (&slopes)[kTiles * kN * 4],
                                  float (&p)[kTiles][kN][4]) {
