@@ -11,19 +11,20 @@
 namespace attnd::cuda {
 namespace {
 
-// A warp has 16 rows, as the sums' blocks do, of which a lane has two: 0 or 1
-// is the `half`. It takes 32 columns of a half at a time, a step: each lane
-// reads four sums of either block of 16 by 16, and the four lanes of a row turn
-// these into eight neighbours each.
+// A warp has 16 rows, as a 16 x 16 block of the sums does. Lane 4 r + q has row
+// r of either half, rows 0-7 and rows 8-15. A step is 32 columns of one half:
+// each lane reads four sums of each of two blocks, and the four lanes of a row
+// exchange them until each has eight neighbouring columns to store.
 constexpr int kWarpRows = 16;
 constexpr int kStepColumns = 32;
-// 128 bytes of a lane are under way at once.
+// So many steps load at once: 128 bytes for each lane.
 constexpr int kStepsTogether = 4;
 static_assert(kTileThreads / 32 * kWarpRows == kTileRows);
 
-// Sums that lane 4 r + q has in row 8 half + r: columns 2 q, 2 q + 1, 2 q + 8
-// and 2 q + 9 of the block'th 16 ones. `first` is where it has the first of
-// all, of rows of `dim` columns. They are read once, now.
+// The sums that lane 4 r + q reads of row 8 half + r: columns 2 q, 2 q + 1,
+// 2 q + 8 and 2 q + 9 of the block'th 16 columns. `first` is where its sum of
+// half 0 and block 0 is; rows of sums have `dim` columns. Nobody reads them
+// again, so they are loaded as streaming data.
 template <DqLayout kLayout>
 __device__ float4 LoadSums(const float* first, int half, int block, int dim) {
   if constexpr (kLayout == DqLayout::kRows) {
@@ -41,15 +42,16 @@ __device__ float4 LoadSums(const float* first, int half, int block, int dim) {
   }
 }
 
-// Upper lanes get their partners' `high` for `low`, lower ones `low` for
-// `high`; partners are `distance` lanes apart.
+// Pairs of lanes `distance` apart exchange words: the upper lane gives its
+// `low` for the lower lane's `high`. For all lanes of a warp.
 template <class Word>
 __device__ void Exchange(bool upper, int distance, Word& low, Word& high) {
   const Word got = __shfl_xor_sync(0xffffffff, upper ? low : high, distance);
   (upper ? low : high) = got;
 }
 
-// Word n of lane q of four becomes word q of lane n.
+// Transposes the words of each four lanes: word n of lane q becomes word q of
+// lane n. For all lanes of a warp.
 template <class Word>
 __device__ void Transpose(Word (&words)[4]) {
   const bool odd = threadIdx.x % 2 != 0, second = threadIdx.x % 4 >= 2;
@@ -59,6 +61,7 @@ __device__ void Transpose(Word (&words)[4]) {
   Exchange(second, 2, words[1], words[3]);
 }
 
+// A word as large as two elements of Out.
 template <class Out>
 struct PairWord;
 template <>
@@ -82,7 +85,8 @@ __device__ typename PairWord<Out>::Type MakePair(float low, float high) {
   return *reinterpret_cast<const Word*>(pair);
 }
 
-// A row's eight elements, of which there may be fewer.
+// Stores eight neighbouring elements of a row, or the first `count` if those
+// are fewer. `aligned` says that `to` is aligned to 16 bytes.
 template <class Word, class Out>
 __device__ void Store(const Word (&words)[4], Out* to, int count,
                       bool aligned) {
@@ -101,7 +105,8 @@ __device__ void Store(const Word (&words)[4], Out* to, int count,
   }
 }
 
-// dQ of a warp's rows, where row 0 of the tile has its own at `dq`.
+// (E17), scaled and rounded: stores dQ of a warp's rows. `dq` is where row 0 of
+// the tile goes, `scratch` the launch's.
 template <DqLayout kLayout, class Out>
 __device__ void FinishRows(const RowTile& tile, const float* scratch, Out* dq) {
   const DeviceProblem& p = *tile.problem;
@@ -116,10 +121,11 @@ __device__ void FinishRows(const RowTile& tile, const float* scratch, Out* dq) {
   const float* sums = scratch + g.dq_at +
                       (tile.PaddedRow() + warp_row) * g.dq_dim +
                       DqPlace(kLayout, row, 2 * quad, g.dq_dim);
-  // Of what is past the sequence's end nothing need be read.
+  // Rows past the sequence's end become 0 without any sum being read.
   const int blocks = warp_row < tile.valid ? (p.head_dim + 15) / 16 : 0;
   const bool aligned = IsAligned(dq, g.dq.token_stride);
-  const float factor = p.scale / DqPower(p.scale);  // exact
+  // The part of the scale that the sums lack; the division is exact.
+  const float factor = p.scale / DqPower(p.scale);
   for (int first = 0; first < p.head_dim;
        first += kStepColumns * kStepsTogether / 2) {
     float4 x[kStepsTogether][2];
@@ -171,6 +177,7 @@ __device__ void FinishRows(const RowTile& tile, const float* scratch) {
   }
 }
 
+// A block of threads for each tile of kTileRows rows of a head.
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
     FinishDq(const __grid_constant__ LaunchParams params) {
   __shared__ RowTileDescription description;

@@ -14,12 +14,12 @@
 namespace attnd::cuda {
 namespace {
 
-// A tensor's rows of one head, from a tile's first one.
+// The rows of one head of a tensor, from a tile's first row on.
 template <class T>
 struct Rows {
   const T* data;
-  int64_t stride;
-  bool aligned;
+  int64_t stride;  // elements from row to row
+  bool aligned;    // whether rows are aligned to 16 bytes
 
   __device__ Rows(const ConstTensorView& t, const RowTile& tile)
       : data(static_cast<const T*>(t.data) + tile.b * t.batch_stride +
@@ -28,7 +28,8 @@ struct Rows {
         aligned(IsAligned(data, stride)) {}
 };
 
-// This thread's part of the tile's sums of dQ, where zeros are to be.
+// This thread's part of the tile's sums of dQ, [kTileRows, dq_dim], to which it
+// writes zeros piece by piece while it waits for other memory.
 class SumsToClear {
  public:
   __device__ SumsToClear(const RowTile& tile, float* scratch)
@@ -38,7 +39,8 @@ class SumsToClear {
               threadIdx.x),
         left_(kTileRows / 4 * tile.gradients->dq_dim / kTileThreads) {}
 
-  // Without a loop: past one, ptxas brings forward what waits for loads.
+  // Clears eight more words of 16 bytes. This is code without a loop, as ptxas
+  // would move what waits for loads in flight ahead of a loop.
   __device__ void ClearSome() {
     constexpr int kSome = 8;
 #pragma unroll
@@ -60,18 +62,22 @@ class SumsToClear {
   int left_;
 };
 
-// Words of 16 bytes that each thread has under way at once.
+// How many words of 16 bytes each thread copies at once.
 constexpr int kWordsTogether = 8;
 
+// A block's shared memory.
 struct SharedRows {
+  // words[...][t] are copied and read by thread t alone.
   uint4 words[kWordsTogether][kTileThreads];
-  RowTileDescription description;
+  RowTileDescription description;  // written by all threads, in OpenRowTile
+  // dO . O of each row, written by the first of the lanes that share the row
+  // and read by the thread that has the row, after a barrier.
   float dots[kTileRows];
 };
-// How far apart words of a thread are.
+// Bytes from one word of a thread to its next.
 constexpr int kWordStep = sizeof(SharedRows::words[0]);
 
-// Eight elements of a row.
+// Eight neighbouring elements of a row.
 template <class T>
 struct Eight {
   static constexpr int kWords = 8 * sizeof(T) / 16;
@@ -80,10 +86,11 @@ struct Eight {
   __device__ uint4* words() { return reinterpret_cast<uint4*>(elements); }
 };
 
-// Eight elements on their way, of which there are `count`; the others are 0.
-// Those of rows that are aligned, and have all eight or none, come through
-// shared memory: on their way to registers, ptxas would wait for the first
-// before it asked for the last.
+// Eight elements while they are loaded: Begin asks for the first `count`, End
+// gives them, the others being 0. CopiedEight takes elements of aligned rows,
+// all eight or none, through shared memory: were they loaded to registers,
+// ptxas would have them wait for the first before it asked for the last.
+// LoadedEight takes all others, to registers.
 template <class T>
 struct CopiedEight {
   uint32_t at;
@@ -136,14 +143,15 @@ __device__ float Dot(const Eight<T>& x, const Eight<O>& y) {
   return sum;
 }
 
-// dO . O of the tile's rows, where a power of two lanes share a row, eight
-// columns each. Clears sums while rows are on their way.
+// (E11) of the tile's rows: dots[row] = dO . O, 0 from row `valid` on. A power
+// of two lanes share a row, eight columns each. Clears `sums` while it waits
+// for rows. `words_at` is the address of the thread's words in shared memory.
 template <bool kWhole, class T, class O>
 __device__ void DotRows(const Rows<T>& d_o, const Rows<O>& o, int dim,
                         int valid, uint32_t words_at, float* dots,
                         SumsToClear& sums) {
   constexpr int kWords = Eight<T>::kWords, kBoth = kWords + Eight<O>::kWords;
-  // Rows of a thread that are on their way at once.
+  // How many rows each thread loads at once.
   constexpr int kTogether = kWhole ? kWordsTogether / kBoth : 1;
   const int lanes_log2 = dim <= 8 ? 0 : 32 - __clz((dim - 1) / 8);
   const int lanes = 1 << lanes_log2;
@@ -167,7 +175,7 @@ __device__ void DotRows(const Rows<T>& d_o, const Rows<O>& o, int dim,
     }
     ptx::CpAsyncCommit();
     sums.ClearSome();
-    ptx::CpAsyncWait<0>();  // each thread for its own
+    ptx::CpAsyncWait<0>();  // this thread's words, which only it reads
     float dot[kTogether];
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) dot[k] = Dot(x[k].End(), y[k].End());
@@ -185,6 +193,7 @@ __device__ void DotRows(const Rows<T>& d_o, const Rows<O>& o, int dim,
   }
 }
 
+// The same for dO of type T and O of type O, however they lie in memory.
 template <class T, class O>
 __device__ void DotRows(const RowTile& tile, SharedRows& shared,
                         SumsToClear& sums) {
@@ -199,7 +208,8 @@ __device__ void DotRows(const RowTile& tile, SharedRows& shared,
   }
 }
 
-// Says when it is whose turn to add to the tile's rows (turns.cuh).
+// Writes TurnsUntil (turns.cuh) of the tile's rows for each segment: `turns` is
+// [batch, num_segments, padded_rows / kTurnRows].
 __device__ void WriteTurnsUntil(const RowTile& tile, const std::byte* blob,
                                 uint32_t* turns) {
   const DeviceGradients& g = *tile.gradients;
@@ -217,6 +227,8 @@ __device__ void WriteTurnsUntil(const RowTile& tile, const std::byte* blob,
   }
 }
 
+// Sets up turns at the tile's rows: no turn has ended yet. What is the same for
+// all heads, head 0 writes.
 __device__ void BeginTurns(const RowTile& tile, const LaunchParams& params) {
   const DeviceGradients& g = *tile.gradients;
   auto* words = reinterpret_cast<uint32_t*>(params.scratch);
@@ -228,7 +240,9 @@ __device__ void BeginTurns(const RowTile& tile, const LaunchParams& params) {
   }
 }
 
-// What P is found from: in units of log2, as scores are, but of f32 inputs.
+// The LSE from which the main kernel finds P: in units of log2, as its scores
+// are, except for f32 inputs. An LSE that is the mark kHugeLse by chance
+// becomes 0, its neighbour.
 template <class T>
 __device__ float KernelLse(float lse, bool huge) {
   if (sizeof(T) == 4 || lse == INFINITY) return lse;
@@ -237,18 +251,21 @@ __device__ float KernelLse(float lse, bool huge) {
   return units == kHugeLse ? 0.0f : units;
 }
 
-// What a caller gives of one of the sequence's rows.
+// The value that the caller gives for the tile's row `row`, of LSE, delta or
+// the gradient of LSE.
 __device__ float Given(const RowTile& tile, const ConstRowView& rows, int row) {
   return rows.data[tile.b * rows.batch_stride + tile.h * rows.head_stride +
                    tile.first_row + row];
 }
 
-// Of a multiprocessor; f32 takes more registers.
+// Blocks for which a multiprocessor's registers must suffice; f32 takes more.
 template <class T>
 constexpr int Blocks() {
   return sizeof(T) == 4 ? kTileBlocks - 1 : kTileBlocks;
 }
 
+// For inputs of type T: a block of threads for each tile of kTileRows rows of a
+// head.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads, Blocks<T>())
     PrepareRows(const __grid_constant__ LaunchParams params) {
@@ -256,7 +273,8 @@ __global__ void __launch_bounds__(kTileThreads, Blocks<T>())
   auto& shared = *reinterpret_cast<SharedRows*>(memory);
   const RowTile tile = OpenRowTile(params, shared.description);
   const DeviceGradients& g = *tile.gradients;
-  // Each thread has one row, or none. What it waits for comes with the others.
+  // Each thread has one row, or none. It asks for the row's LSE first, so that
+  // this comes while it waits for other rows below.
   static_assert(kTileRows <= kTileThreads);
   const int row = threadIdx.x;
   const float given_lse =
@@ -269,11 +287,12 @@ __global__ void __launch_bounds__(kTileThreads, Blocks<T>())
     } else {
       DotRows<T, T>(tile, shared, sums);
     }
-    __syncthreads();  // all rows' are there
+    __syncthreads();  // shared.dots of all rows is written
   }
   sums.ClearRest();
-  // Of rows without P +inf, so that it is 0.
+  // Rows without P have an LSE of +inf, which makes their P 0.
   const float natural_lse = given_lse == -INFINITY ? INFINITY : given_lse;
+  // If one row's LSE is huge, all rows of the tile take the slow path.
   const bool huge = __syncthreads_or(IsHuge(natural_lse));
   if (threadIdx.x == 0) {
     reinterpret_cast<uint32_t*>(

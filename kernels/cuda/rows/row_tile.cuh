@@ -2,7 +2,7 @@
 #define ATTND_KERNELS_CUDA_ROWS_ROW_TILE_CUH_
 
 // A tile of the kernels that backward begins and ends with: kGradientRows rows
-// of one head of one sequence, which a block of threads has.
+// of one q head of one sequence, the work of one block of threads.
 
 #include <cstdint>
 
@@ -15,12 +15,12 @@ namespace attnd::cuda {
 
 inline constexpr int kTileRows = static_cast<int>(kGradientRows);
 inline constexpr int kTileThreads = 256;
-// Of a multiprocessor. With 128 bytes under way for each thread that is several
-// times what memory's speed and latency ask for, so that some blocks may be
-// finding their tiles or ending meanwhile.
+// Blocks that a multiprocessor runs at once. Each thread loads 128 bytes at a
+// time, so these blocks have several times as much in flight as memory's speed
+// and latency ask for, and some of them may be finding their tiles or ending.
 inline constexpr int kTileBlocks = 4;
 
-// In shared memory.
+// What a block of threads copies to shared memory about its tile.
 struct RowTileDescription {
   TileDescription problem;
   DeviceGradients gradients;
@@ -32,20 +32,22 @@ struct RowTile {
   const DeviceProblem* problem;
   const DeviceSegment* segments;
   const DeviceGradients* gradients;
-  uint32_t b, h;
-  uint32_t head;  // among the heads of all sequences
+  uint32_t b, h;  // sequence, and q head
+  uint32_t head;  // b * q_heads + h
   int64_t first_row;
-  int valid;  // rows that the sequence has, 0..kTileRows
+  int valid;  // rows of the tile that the sequence has, 0 to kTileRows
 
-  // Where the tile's rows begin among padded rows of all heads.
+  // Where the tile's rows begin among the padded rows of all heads.
   __device__ int64_t PaddedRow() const {
     return head * gradients->padded_rows + first_row;
   }
 };
 
-// For all threads of a block. Blocks have the tiles from the last to the first,
-// where the kernel between, which adds to dQ, goes from the first to the last:
-// what was touched last, and may still be in the L2 cache, is touched next.
+// The tile of this block of threads. For all its threads; it ends with a
+// barrier, after which all may read `description`. Blocks have tiles from the
+// last to the first, as the main kernel, which runs between, goes from the
+// first to the last: what a kernel touched last, and may still be in the L2
+// cache, the next touches first.
 __device__ inline RowTile OpenRowTile(const LaunchParams& params,
                                       RowTileDescription& description) {
   const std::byte* blob = BlobOf(params);
