@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_BASELINES_BASELINE_SCORE_CUH_
 #define ATTND_KERNELS_CUDA_BASELINES_BASELINE_SCORE_CUH_
 
-// (E1), (E2) and (E16) of kernels/README.md as the reference has them, in
-// natural units; for the baselines.
+// (E1), (E2) and (E16) of kernels/README.md for the baselines: as the reference
+// computes them, in natural units.
 
 #include <cmath>
 #include <cstdint>
@@ -20,15 +20,16 @@ __device__ inline float MaxOrNan(float a, float b) {
   return a != a || b <= a ? a : b;
 }
 
-// From products q . k of one sequence and q head to scores.
+// Makes scores of the products q . k of one sequence and q head.
 class Scores {
  public:
   __device__ Scores(const DeviceProblem& problem, int64_t b, int64_t h)
       : problem_(problem),
         bias_(b * problem.bias.batch_stride + h * problem.bias.head_stride) {}
 
-  // Of row i and a column of all segments' tokens, padding included. Each step
-  // is rounded: one kernel must not fuse what another does not.
+  // The score of row i and `column`, which counts the tokens of all segments,
+  // padding included. Each step is rounded: one kernel must not fuse what
+  // another does not.
   __device__ float operator()(float dot, int64_t i, int64_t column) const {
     float x = Scaled(dot);
     if (problem_.softcap != 0.0f)  // (E2)
@@ -40,7 +41,7 @@ class Scores {
     return x;
   }
 
-  // What dS is multiplied by for dX, (E16).
+  // The factor that makes dX of dS, (E16).
   __device__ float Slope(float dot) const {
     if (problem_.softcap == 0.0f) return 1.0f;
     // 1 - tanh^2, without its cancellation.
@@ -54,7 +55,7 @@ class Scores {
   }
 
   const DeviceProblem& problem_;
-  const int64_t bias_;  // of row 0
+  const int64_t bias_;  // where the bias of row 0 begins, in elements
 };
 
 }  // namespace attnd::cuda

@@ -1,7 +1,7 @@
 #ifndef ATTND_KERNELS_CUDA_BASELINES_FLASH_ATTENTION_1_FMA_BLOCK_CUH_
 #define ATTND_KERNELS_CUDA_BASELINES_FLASH_ATTENTION_1_FMA_BLOCK_CUH_
 
-// A pair of blocks in f32 arithmetic, for f32 inputs.
+// Computes a pair of blocks, of rows and of columns, for f32 inputs in f32.
 
 #include <cstdint>
 
@@ -15,7 +15,7 @@ class FmaBlock {
   using Element = float;
   static constexpr int kRows = 16, kColumns = 32, kThreads = 128;
 
-  // At most 84 KiB.
+  // Q, K, V and P~ of a pair of blocks; at most 84 KiB.
   static constexpr int SharedBytes(int head_dim, int value_dim) {
     return 4 * ((kRows + kColumns) * Pitch(head_dim) +
                 kColumns * Pitch(value_dim) + kRows * Pitch(kColumns));
@@ -29,7 +29,9 @@ class FmaBlock {
     p_ = v_ + kColumns * Pitch(value_dim);
   }
 
-  // Rows from `valid` on become 0. To be followed by AwaitLoads and a barrier.
+  // These load a block of rows of Q, K or V, [valid, dim] with `stride`
+  // elements from row to row; rows from `valid` on become 0. AwaitLoads and a
+  // barrier must follow before Update.
   __device__ void LoadQ(const float* q, int64_t stride, int valid) {
     Load<kRows>(q, stride, valid, head_dim_, q_);
   }
@@ -41,15 +43,15 @@ class FmaBlock {
   }
   __device__ static void AwaitLoads() {}
 
-  // Lines 9-13 for rows [i0, i0 + kRows) and columns [j0, j0 + kColumns) of a
-  // segment whose first column is the bias's `bias_column`th. Eight threads of
-  // one warp have a row.
+  // (E10) on lines 9-13, for kRows rows from i0 on and kColumns columns from j0
+  // on, of a segment that begins at the bias's column `bias_column`. Eight
+  // threads of one warp share a row.
   __device__ void Update(const HeadState& state, const Scores& scores,
                          const RowIntervals& intervals, int64_t bias_column,
                          int64_t i0, int64_t j0) {
     const int row = threadIdx.x / kPerRow, lane = threadIdx.x % kPerRow;
     const int64_t i = i0 + row;
-    Interval seen;  // of a row past the last: empty
+    Interval seen;  // stays empty for a row past the last
     if (i < intervals.rows) seen = intervals.Row(i);
 
     float s[kEach];  // columns lane, lane + 8, ...
@@ -68,7 +70,7 @@ class FmaBlock {
 
     float block_l = 0.0f;
     float* p = p_ + row * Pitch(kColumns);
-    __syncwarp();  // the row's threads have read the last P~
+    __syncwarp();  // the row's threads have read P~ of the pair before
 #pragma unroll
     for (int n = 0; n < kEach; ++n) {
       const float value = empty ? 0.0f : expf(s[n] - block_m);
@@ -89,11 +91,12 @@ class FmaBlock {
   }
 
  private:
-  static constexpr int kPerRow = kThreads / kRows;  // threads
-  static constexpr int kEach = kColumns / kPerRow;  // columns of a thread
+  static constexpr int kPerRow = kThreads / kRows;  // threads that share a row
+  static constexpr int kEach = kColumns / kPerRow;  // columns that a thread has
   static_assert(kPerRow == 8, "a row's threads are of one warp");
 
-  // Odd, so that rows begin in different banks.
+  // Floats from row to row in shared memory: odd, so that rows begin in
+  // different banks.
   static constexpr int Pitch(int dim) { return dim | 1; }
 
   template <int kCount>
@@ -105,7 +108,7 @@ class FmaBlock {
     }
   }
 
-  // q . k of a row and a thread's columns.
+  // The products q . k of a row and the thread's columns.
   __device__ void Products(int row, int lane, float (&s)[kEach]) const {
     const float* q = q_ + row * Pitch(head_dim_);
     const float* k = k_ + lane * Pitch(head_dim_);
@@ -117,7 +120,8 @@ class FmaBlock {
       for (int n = 0; n < kEach; ++n) s[n] += q[d] * k[n * step + d];
   }
 
-  // Four of the row's columns at a time.
+  // (E10): updates a row of O, [value_dim], four of the thread's columns at a
+  // time.
   __device__ void UpdateOutput(const RowUpdate& u, const float* p, int lane,
                                float* o) const {
     constexpr int kAtOnce = 4;
@@ -139,8 +143,10 @@ class FmaBlock {
   }
 
   const int head_dim_, value_dim_;
+  // In shared memory, rows Pitch apart: Q [kRows, head_dim], K [kColumns,
+  // head_dim], V [kColumns, value_dim]; all threads write and read them.
   float *q_, *k_, *v_;
-  float* p_;  // P~
+  float* p_;  // P~, [kRows, kColumns]; a row's threads write and read it
 };
 
 }  // namespace attnd::cuda

@@ -9,6 +9,7 @@
 namespace attnd::cuda {
 namespace {
 
+// Where the tokens of sequence b and head h begin, from `token` on.
 template <class T>
 __device__ const T* Tokens(const ConstTensorView& tensor, int64_t b, int64_t h,
                            int64_t token) {
@@ -23,7 +24,8 @@ __device__ bool Visible(const RowIntervals& intervals, int64_t i0, int64_t i1,
   return max(seen.lo, j0) < min(seen.hi, j1);
 }
 
-// One sequence and q head.
+// Computes one sequence and q head, for all threads of a block. `Block`
+// computes a pair of blocks of rows and columns: FmaBlock or MmaBlock.
 template <class Block>
 class Head {
   using T = typename Block::Element;
@@ -38,7 +40,7 @@ class Head {
         scores_(p_, sequence.b, h),
         block_(block) {}
 
-  // Line 5: K/V blocks, segment by segment.
+  // Line 5: visits K/V blocks, segment by segment.
   __device__ void VisitColumns() {
     if (sequence_.q_len == 0) return;
     for (int n = 0; n < p_.num_segments; ++n) {
@@ -53,13 +55,16 @@ class Head {
   }
 
  private:
-  // Lines 6-14: the block's K and V, and with them all blocks of rows.
+  // Lines 6-14: loads K and V of columns [j0, j1), and visits all blocks of
+  // rows with them.
   __device__ void VisitRows(const DeviceSegment& segment,
                             const RowIntervals& intervals, int64_t j0,
                             int64_t j1) {
     const int64_t kv_head = h_ / p_.group;
     const int columns = static_cast<int>(j1 - j0);
-    __syncthreads();  // all have loaded the last K and V, even if none was read
+    // All threads have finished with the K and V before: read them or, if no
+    // rows saw them, only loaded them.
+    __syncthreads();
     block_.LoadK(Tokens<T>(segment.k, sequence_.b, kv_head, j0),
                  segment.k.token_stride, columns);
     block_.LoadV(Tokens<T>(segment.v, sequence_.b, kv_head, j0),
@@ -70,9 +75,9 @@ class Head {
       block_.LoadQ(Tokens<T>(p_.q, sequence_.b, h_, i0), p_.q.token_stride,
                    static_cast<int>(i1 - i0));
       block_.AwaitLoads();
-      __syncthreads();  // all have loaded Q, K and V, and wait to read them
+      __syncthreads();  // all threads' loads of Q, K and V have arrived
       block_.Update(state_, scores_, intervals, segment.bias_column, i0, j0);
-      __syncthreads();  // all have read them, and wait to load the next
+      __syncthreads();  // all threads have read them
     }
   }
 
@@ -84,6 +89,8 @@ class Head {
   Block& block_;
 };
 
+// Algorithm 1. A block of threads has one sequence and q head at a time, and
+// goes on with the one gridDim.x further on. `all` is the state of all of them.
 template <class Block>
 __global__ void __launch_bounds__(Block::kThreads)
     FlashAttention1(const __grid_constant__ LaunchParams params,
@@ -97,9 +104,9 @@ __global__ void __launch_bounds__(Block::kThreads)
     const Sequence sequence = MakeSequence(blob, p, b);
     const HeadState state = MakeHeadState(p, all, b, h);
     Begin<Block::kThreads>(p, state);
-    __syncthreads();  // all have written the state, and wait to read it
+    __syncthreads();  // all threads have written the state
     Head<Block>(sequence, h, state, block).VisitColumns();
-    __syncthreads();  // the same
+    __syncthreads();  // all threads have updated the state
     Finish<Block::kThreads>(p, state, b, h);
   }
 }
@@ -112,7 +119,8 @@ cudaError_t Launch(const LaunchParams& params,
                 "what every GPU since 8.0 has");
   const int shared = Block::SharedBytes(static_cast<int>(p.head_dim),
                                         static_cast<int>(p.value_dim));
-  // The same for all: another thread may be about to launch this too.
+  // The limit is that of the largest dims, whatever this launch needs: another
+  // thread may be about to launch the same kernel with other dims.
   const cudaError_t error = cudaFuncSetAttribute(
       FlashAttention1<Block>, cudaFuncAttributeMaxDynamicSharedMemorySize,
       Block::SharedBytes(kMaxHeadDim, kMaxHeadDim));

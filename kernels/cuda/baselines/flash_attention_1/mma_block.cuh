@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_BASELINES_FLASH_ATTENTION_1_MMA_BLOCK_CUH_
 #define ATTND_KERNELS_CUDA_BASELINES_FLASH_ATTENTION_1_MMA_BLOCK_CUH_
 
-// A pair of blocks on tensor cores, for f16 and bf16.
+// Computes a pair of blocks, of rows and of columns, for f16 and bf16 inputs on
+// tensor cores.
 
 #include <cstdint>
 
@@ -17,7 +18,7 @@ class MmaBlock {
   using Element = T;
   static constexpr int kRows = 64, kColumns = 64, kThreads = 128;
 
-  // At most 99 KiB.
+  // Q, K and V of a pair of blocks; at most 99 KiB.
   static constexpr int SharedBytes(int head_dim, int value_dim) {
     return 2 *
            ((kRows + kColumns) * Pitch(head_dim) + kColumns * Pitch(value_dim));
@@ -30,7 +31,9 @@ class MmaBlock {
     v_ = k_ + kColumns * Pitch(head_dim);
   }
 
-  // Rows from `valid` on become 0. To be followed by AwaitLoads and a barrier.
+  // These load a block of rows of Q, K or V, [valid, dim] with `stride`
+  // elements from row to row; rows from `valid` on become 0. AwaitLoads and a
+  // barrier must follow before Update.
   __device__ void LoadQ(const T* q, int64_t stride, int valid) {
     Load(q, stride, valid, head_dim_, q_);
   }
@@ -40,14 +43,15 @@ class MmaBlock {
   __device__ void LoadV(const T* v, int64_t stride, int valid) {
     Load(v, stride, valid, value_dim_, v_);
   }
+  // Waits until all that this thread has loaded is in shared memory.
   __device__ static void AwaitLoads() {
     ptx::CpAsyncCommit();
     ptx::CpAsyncWait<0>();
   }
 
-  // Lines 9-13 for rows [i0, i0 + kRows) and columns [j0, j0 + kColumns) of a
-  // segment whose first column is the bias's `bias_column`th. A warp has 16
-  // rows, four of its threads (a quad) two of them: r and r + 8.
+  // (E10) on lines 9-13, for kRows rows from i0 on and kColumns columns from j0
+  // on, of a segment that begins at the bias's column `bias_column`. A warp has
+  // 16 rows; each four of its threads (a quad) share two of them, r and r + 8.
   __device__ void Update(const HeadState& state, const Scores& scores,
                          const RowIntervals& intervals, int64_t bias_column,
                          int64_t i0, int64_t j0) {
@@ -55,13 +59,13 @@ class MmaBlock {
     const int64_t first = i0 + threadIdx.x / 32 * 16 + lane / 4;
     float s[kTiles][4] = {};
     Products(s);
-    uint32_t p[kColumns / 16][4];  // P~ as mma's A, 16 columns each
+    uint32_t p[kColumns / 16][4];  // P~ as A operands of mma, 16 columns each
     RowUpdate u[2];
     bool empty[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int64_t i = first + 8 * half;
-      Interval seen;  // of a row past the last: empty
+      Interval seen;  // stays empty for a row past the last
       if (i < intervals.rows) seen = intervals.Row(i);
       const float block_m =
           ScoreRow(scores, seen, bias_column, i, j0 + 2 * (lane % 4), half, s);
@@ -89,15 +93,17 @@ class MmaBlock {
   }
 
  private:
-  static constexpr int kTiles = kColumns / 8;  // of mma's C
-  static constexpr int64_t kFar = kColumns;    // past any of the block
+  static constexpr int kTiles = kColumns / 8;  // accumulators of mma across S
+  static constexpr int64_t kFar = kColumns;    // past any column of the block
 
-  // Whole steps of mma, and 16 bytes more, so that the rows that one ldmatrix
-  // reads lie in different banks.
+  // Elements from row to row in shared memory: whole steps of mma, and 16 bytes
+  // more, so that the rows that one ldmatrix reads lie in different banks.
   static constexpr int Padded(int dim) { return (dim + 15) / 16 * 16; }
   static constexpr int Pitch(int dim) { return Padded(dim) + 8; }
 
-  // Columns from `dim` on become 0 too. 16 bytes at a time if they are aligned.
+  // Loads 64 rows of `dim` elements to `to`. Rows from `valid` on and columns
+  // from `dim` on become 0. Aligned rows are copied 16 bytes at a time, by
+  // cp.async.
   __device__ static void Load(const T* from, int64_t stride, int valid, int dim,
                               uint16_t* to) {
     static_assert(kRows == kColumns);
@@ -120,7 +126,7 @@ class MmaBlock {
     }
   }
 
-  // s = Q K^T of the warp's rows.
+  // s += Q K^T of the warp's rows.
   __device__ void Products(float (&s)[kTiles][4]) const {
     const int lane = threadIdx.x % 32, pitch = Pitch(head_dim_);
     const uint32_t q = ptx::SharedAddress(
@@ -140,12 +146,13 @@ class MmaBlock {
     }
   }
 
-  // Scores of one row from the quad's products, `j` being the thread's first
-  // column; returns the row's maximum.
+  // Makes scores of the quad's products of one of its rows, in place, and
+  // returns their maximum, m~. `j` is the thread's first column, `half` which
+  // of its two rows this is.
   __device__ static float ScoreRow(const Scores& scores, const Interval& seen,
                                    int64_t bias_column, int64_t i, int64_t j,
                                    int half, float (&s)[kTiles][4]) {
-    // From the thread's first column on.
+    // What the row sees, counted from the thread's first column.
     const int lo = static_cast<int>(min(max(seen.lo - j, int64_t{0}), kFar));
     const int hi = static_cast<int>(min(max(seen.hi - j, int64_t{0}), kFar));
     float m = kMinusInfinity;
@@ -164,8 +171,8 @@ class MmaBlock {
     return MaxOrNan(m, __shfl_xor_sync(~0u, m, 2));
   }
 
-  // P~ of one row in place of its scores; returns its sum. An empty row's is
-  // 0: exp(-inf + inf) would be NaN.
+  // Makes P~ of one row's scores, in place, and returns its sum, l~. In an
+  // empty row both are 0: exp(-inf + inf) would be NaN.
   __device__ static float ExpRow(float m, int half, float (&s)[kTiles][4]) {
     float l = 0.0f;
     if (m == kMinusInfinity) m = 0.0f;
@@ -182,7 +189,7 @@ class MmaBlock {
     return l + __shfl_xor_sync(~0u, l, 2);
   }
 
-  // O of the warp's rows, 16 of its columns at a time.
+  // (E10): updates the warp's rows of O in memory, 16 columns at a time.
   __device__ void UpdateOutput(const HeadState& state, int64_t first,
                                const bool (&empty)[2], const RowUpdate (&u)[2],
                                const uint32_t (&p)[kColumns / 16][4]) const {
@@ -191,8 +198,8 @@ class MmaBlock {
         ptx::SharedAddress(v_ + lane % 16 * pitch + lane / 16 * 8);
     float* const row[2] = {state.Row(first), state.Row(first + 8)};
     for (int d0 = 0; d0 < value_dim_; d0 += 16) {
-      float* at[8];  // the thread's elements, or null
-      float o[8];    // read early: memory answers while the products run
+      float* at[8];  // where the thread's elements of O are, null if not stored
+      float o[8];    // loaded early, so that memory answers during the products
 #pragma unroll
       for (int e = 0; e < 8; ++e) {
         const int half = e / 2 % 2;
@@ -200,7 +207,7 @@ class MmaBlock {
         at[e] = empty[half] || d >= value_dim_ ? nullptr : row[half] + d;
         o[e] = at[e] != nullptr ? *at[e] : 0.0f;
       }
-      float pv[2][4] = {};  // P~ V, 8 columns each
+      float pv[2][4] = {};  // P~ V, two accumulators of 8 columns each
 #pragma unroll
       for (int n = 0; n < kColumns / 16; ++n) {
         uint32_t b[4];
@@ -218,6 +225,8 @@ class MmaBlock {
   }
 
   const int head_dim_, value_dim_;
+  // In shared memory, rows Pitch apart: Q [kRows, head_dim], K [kColumns,
+  // head_dim], V [kColumns, value_dim]; all threads write and read them.
   uint16_t *q_, *k_, *v_;
 };
 

@@ -2,7 +2,7 @@
 #define ATTND_KERNELS_CUDA_BASELINES_FLASH_ATTENTION_1_STATE_CUH_
 
 // What Algorithm 1 keeps in memory for one sequence and q head, and how a block
-// of columns changes it.
+// of columns changes it. Lines are those of the paper's Algorithm 1.
 
 #include <cmath>
 #include <cstdint>
@@ -14,13 +14,15 @@
 
 namespace attnd::cuda {
 
-// [q_len] rows. No barrier is needed between two blocks for a thread that reads
-// what it wrote itself.
+// The state of q_len rows, in device memory. At every block of columns the
+// same thread updates an element of o, and needs no barrier for that. Several
+// threads of a warp read a row's m and l, which one has written, after a
+// barrier.
 struct HeadState {
-  float* m;
-  float* l;
-  float* o;  // null: O is not wanted
-  int64_t o_stride;
+  float* m;          // [q_len]
+  float* l;          // [q_len]
+  float* o;          // [q_len, value_dim]; null: O is not wanted
+  int64_t o_stride;  // floats from row to row of o
 
   __device__ float* Row(int64_t i) const { return o + i * o_stride; }
 };
@@ -41,14 +43,15 @@ __device__ inline HeadState MakeHeadState(const DeviceProblem& p,
   return s;
 }
 
-// Calls each(i, d) for every element of O; a warp has a row at a time.
+// Calls each(i, d) for every element of O. For all threads of a block; a warp
+// has a row at a time.
 template <int kThreads, class Each>
 __device__ void ForEachElement(const DeviceProblem& p, Each each) {
   for (int64_t i = threadIdx.x / 32; i < p.q_len; i += kThreads / 32)
     for (int d = threadIdx.x % 32; d < p.value_dim; d += 32) each(i, d);
 }
 
-// Line 2: O = 0, l = 0, m = -inf, padding rows included.
+// Line 2: sets O = 0, l = 0, m = -inf, for padding rows too.
 template <int kThreads>
 __device__ void Begin(const DeviceProblem& p, const HeadState& state) {
   for (int64_t i = threadIdx.x; i < p.q_len; i += kThreads) {
@@ -60,7 +63,7 @@ __device__ void Begin(const DeviceProblem& p, const HeadState& state) {
                            [&](int64_t i, int d) { state.Row(i)[d] = 0.0f; });
 }
 
-// O in its own type, if it is another, and LSE (E7).
+// Stores LSE, (E7), and O if its type is not f32, in which the state has it.
 template <int kThreads>
 __device__ void Finish(const DeviceProblem& p, const HeadState& state,
                        int64_t b, int64_t h) {
@@ -78,12 +81,13 @@ __device__ void Finish(const DeviceProblem& p, const HeadState& state,
   });
 }
 
-// (E10) for one row: O' = keep O + add P~ V.
+// (E10) for one row: O' = keep O + add P~ V, and the new m and l.
 struct RowUpdate {
   float keep = 1.0f, add = 0.0f;
   float m = kMinusInfinity, l = 0.0f;
 };
-// m and l are the row's, the others the block's; block_m is not -inf.
+// The update by a block of columns. m and l are the row's so far, block_m and
+// block_l are m~ and l~ of the block; block_m is not -inf.
 __device__ inline RowUpdate Combine(float m, float l, float block_m,
                                     float block_l) {
   RowUpdate u;

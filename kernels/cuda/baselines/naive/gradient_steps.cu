@@ -11,7 +11,8 @@
 namespace attnd::cuda {
 namespace {
 
-// One row of the problem, for all threads of a block.
+// What the kernels below know of one row of the problem. All threads of a block
+// have the same.
 struct GradientRow {
   const DeviceProblem& p;
   const DeviceGradients& g;
@@ -29,7 +30,7 @@ struct GradientRow {
   __device__ float Lse() const {
     return at.i < sequence.q_len ? at.In(g.lse) : kMinusInfinity;
   }
-  // (E11), unless it is given.
+  // delta, as given or by (E11). For all threads of the block.
   __device__ float Delta() const {
     if (g.delta.data != nullptr) return at.In(g.delta);
     float dot = 0.0f;
@@ -40,6 +41,10 @@ struct GradientRow {
   }
 };
 
+// In the kernels below matrices are [rows, columns], with rows x.pitch elements
+// apart, f32 unless they are of T. naive_backward.h names them and the steps.
+
+// x.delta and x.l, [rows], see LaunchRowTerms.
 __global__ void RowTerms(const __grid_constant__ LaunchParams params,
                          const NaiveGradientRows x) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
@@ -49,8 +54,8 @@ __global__ void RowTerms(const __grid_constant__ LaunchParams params,
     if (lse != kMinusInfinity) {
       delta = r.Delta();
       if (r.g.d_lse.data != nullptr) delta -= r.at.In(r.g.d_lse);
-      // Any other shift than m would do as well. No score exceeds its LSE but
-      // by rounding, and then P would be of any size.
+      // l undoes the shift by m, whatever m is. No score exceeds its row's LSE
+      // but by rounding; where m does, l is 1, so that P does not exceed 1.
       if (x.l != nullptr && x.m[row] != kMinusInfinity)
         l = lse < x.m[row] ? 1.0f : expf(lse - x.m[row]);
     }
@@ -65,6 +70,7 @@ __device__ float Probability(float score, float lse) {
   return expf(AtMostLse(score, lse) - lse);
 }
 
+// (E12): P from the products Q K^T.
 template <class T>
 __global__ void Probabilities(const __grid_constant__ LaunchParams params,
                               const NaiveGradientRows x, const float* products,
@@ -85,6 +91,7 @@ __global__ void Probabilities(const __grid_constant__ LaunchParams params,
   }
 }
 
+// (E15) and (E16): dX from the products Q K^T and dP.
 template <class T>
 __global__ void ScoreGradient(const __grid_constant__ LaunchParams params,
                               const NaiveGradientRows x, const float* products,
@@ -110,6 +117,7 @@ __global__ void ScoreGradient(const __grid_constant__ LaunchParams params,
   }
 }
 
+// Step 7': dE = dP / l, and 0 where the row does not see the column.
 __global__ void DivideGradient(const __grid_constant__ LaunchParams params,
                                const NaiveGradientRows x, const float* dp,
                                float* de) {
@@ -126,6 +134,7 @@ __global__ void DivideGradient(const __grid_constant__ LaunchParams params,
   }
 }
 
+// Step 6': dE += dl, which is the same for a whole row.
 __global__ void SumGradient(const NaiveGradientRows x, float* de) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
     const float dl = -x.delta[row] / x.l[row];
@@ -136,6 +145,7 @@ __global__ void SumGradient(const NaiveGradientRows x, float* de) {
   }
 }
 
+// Step 5': dD = dE E.
 __global__ void ExpGradient(const NaiveGradientRows x, const float* de,
                             const float* e, float* dd) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
@@ -146,6 +156,7 @@ __global__ void ExpGradient(const NaiveGradientRows x, const float* de,
   }
 }
 
+// Step 2', (E16): dX from dS; with a softcap also from the products Q K^T.
 template <class T>
 __global__ void ScaleGradient(const __grid_constant__ LaunchParams params,
                               const NaiveGradientRows x, const float* products,
@@ -176,7 +187,7 @@ __global__ void ScaleGradient(const __grid_constant__ LaunchParams params,
   }
 }
 
-// launch(T{}) with the type that `dtype` names.
+// Calls launch(T{}) with the type T that `dtype` names.
 template <class Launch>
 cudaError_t ByType(DType dtype, Launch launch) {
   switch (dtype) {

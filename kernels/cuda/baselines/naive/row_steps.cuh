@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_BASELINES_NAIVE_ROW_STEPS_CUH_
 #define ATTND_KERNELS_CUDA_BASELINES_NAIVE_ROW_STEPS_CUH_
 
-// What the kernels of naive attention share: a block of threads has a row of
-// the matrices at a time, and goes on with the rows gridDim.x further on.
+// What the kernels of naive attention share. A block of threads has one row of
+// the matrices at a time, and goes on with the row gridDim.x further on.
 
 #include <algorithm>
 #include <cstdint>
@@ -14,11 +14,14 @@ namespace attnd::cuda {
 
 inline constexpr int kRowThreads = 128;
 
+// How many blocks of threads to launch for as many rows: one for each row, as
+// far as a grid allows.
 inline unsigned RowBlocks(int64_t rows) {
   return static_cast<unsigned>(std::min<int64_t>(rows, int64_t{1} << 30));
 }
 
-// Which row of the problem a row of the matrices is.
+// Which row of the problem a row of the matrices is: row i of sequence b and q
+// head h.
 struct RowPlace {
   int64_t b, h, i;
 
@@ -34,25 +37,26 @@ __device__ inline RowPlace PlaceOf(const DeviceProblem& p, int64_t row) {
   return {row / p.q_len / p.q_heads, row / p.q_len % p.q_heads, row % p.q_len};
 }
 
-// `value` of all threads combined, for all threads.
+// Combines `value` of all threads of the block, and gives all of them the
+// result.
 template <class Combine>
 __device__ float Reduce(float value, Combine combine) {
-  __shared__ float of_warp[kRowThreads / 32];
+  __shared__ float of_warp[kRowThreads / 32];  // written by each warp's lane 0
   for (int lane = 16; lane > 0; lane /= 2)
     value = combine(value, __shfl_xor_sync(~0u, value, lane));
   if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
-  __syncthreads();  // each warp has written its value; all read them
+  __syncthreads();  // each warp has written its value
   value = of_warp[0];
   for (int warp = 1; warp < kRowThreads / 32; ++warp)
     value = combine(value, of_warp[warp]);
-  __syncthreads();  // all have read; the next row's may be written
+  __syncthreads();  // all threads have read; the next row's may be written
   return value;
 }
 
-// So many columns' loads are on their way at once.
+// How many columns each thread loads at once.
 inline constexpr int kColumnsAtOnce = 4;
 
-// store(j, compute(j)) for every column of a row. What is stored may be where
+// Calls store(j, compute(j)) for every column j of a row. It may store where
 // `compute` has loaded from, at the same column.
 template <class Compute, class Store>
 __device__ void ForColumns(int64_t columns, Compute compute, Store store) {
@@ -72,9 +76,10 @@ __device__ void ForColumns(int64_t columns, Compute compute, Store store) {
   }
 }
 
-// store(j, compute(load(j), j)) for the columns that row i sees, none if it is
-// empty, and store(j, unseen) for all others. What is stored may be where
-// `load` has loaded from, at the same column.
+// Calls store(j, compute(load(j), j)) for the columns j that row i sees, and
+// store(j, unseen) for all others; if is_empty, the row sees none. Columns
+// count the tokens of all segments. It may store where `load` has loaded from,
+// at the same column.
 template <class Load, class Compute, class Store>
 __device__ void ForSeenColumns(const Sequence& sequence, int64_t i,
                                bool is_empty, float unseen, Load load,
@@ -104,8 +109,9 @@ __device__ void ForSeenColumns(const Sequence& sequence, int64_t i,
   }
 }
 
-// What a product has written where a row sees it. Volatile, or padding, which
-// no product has written, is loaded too where it is about to be overwritten.
+// Loads what a product has written at a column that the row sees. The load is
+// volatile, so that the compiler does not hoist it out of the condition:
+// padding, which no product has written, must not be loaded.
 __device__ inline float LoadSeen(const float* row, int64_t j) {
   return *static_cast<const volatile float*>(row + j);
 }

@@ -9,6 +9,10 @@
 namespace attnd::cuda {
 namespace {
 
+// In the kernels below `from` and `to` are matrices [rows, columns] whose rows
+// lie x.pitch elements apart, f32 unless said otherwise. They may be the same.
+
+// (E1), (E2): scores from products, -inf in columns that a row does not see.
 __global__ void Scale(const __grid_constant__ LaunchParams params,
                       const NaiveRows x, const float* from, float* to) {
   const std::byte* blob = BlobOf(params);
@@ -27,6 +31,7 @@ __global__ void Scale(const __grid_constant__ LaunchParams params,
   }
 }
 
+// (E3): x.m, [rows].
 __global__ void RowMax(const NaiveRows x, const float* from) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
     const float* s = from + row * x.pitch;
@@ -39,7 +44,7 @@ __global__ void RowMax(const NaiveRows x, const float* from) {
   }
 }
 
-// An empty row stays: -inf - -inf would be NaN.
+// S - m, as (E4) needs it. An empty row stays -inf: -inf - -inf would be NaN.
 __global__ void Subtract(const NaiveRows x, const float* from, float* to) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
     const float m = x.m[row] == kMinusInfinity ? 0.0f : x.m[row];
@@ -51,6 +56,7 @@ __global__ void Subtract(const NaiveRows x, const float* from, float* to) {
   }
 }
 
+// exp(S - m), as (E4) needs it.
 __global__ void Exp(const NaiveRows x, const float* from, float* to) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
     const float* s = from + row * x.pitch;
@@ -61,6 +67,7 @@ __global__ void Exp(const NaiveRows x, const float* from, float* to) {
   }
 }
 
+// (E4): x.l, [rows].
 __global__ void RowSum(const NaiveRows x, const float* from) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
     const float* s = from + row * x.pitch;
@@ -72,6 +79,7 @@ __global__ void RowSum(const NaiveRows x, const float* from) {
   }
 }
 
+// (E5): P, rounded to T in `to`; and LSE. Empty rows have P = 0.
 template <class T>
 __global__ void Divide(const __grid_constant__ LaunchParams params,
                        const NaiveRows x, const float* from, T* to) {
@@ -91,6 +99,7 @@ __global__ void Divide(const __grid_constant__ LaunchParams params,
   }
 }
 
+// See LaunchFinish. A row here is one token of one head of one sequence.
 __global__ void Finish(const __grid_constant__ LaunchParams params,
                        const UnfinishedTokens x, int64_t rows) {
   const std::byte* blob = BlobOf(params);

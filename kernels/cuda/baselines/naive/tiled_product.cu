@@ -1,4 +1,5 @@
-// The plain product: for machines without cuBLAS, and layouts it does not take.
+// The plain product, for machines without cuBLAS and for what cuBLAS does not
+// take.
 
 #include <algorithm>
 
@@ -9,18 +10,23 @@ namespace attnd::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kTile = 64;          // rows, and columns, of C
-constexpr int kDepth = 16;         // of k at a time
-constexpr int kPerThread = 4;      // rows, and columns, of C
-constexpr int kPitch = kTile + 4;  // rows of float4
+constexpr int kTile = 64;      // rows, and columns, of a tile of C
+constexpr int kDepth = 16;     // how much of k is in shared memory at a time
+constexpr int kPerThread = 4;  // rows, and columns, of C that a thread has
+// Floats from one line of a tile to the next: padded, and a multiple of float4.
+constexpr int kPitch = kTile + 4;
 
-// Depth first, so that a thread reads its four rows, or columns, at once.
+// Tiles of A and B in shared memory, which all threads write and read. They are
+// [k, row] and [k, column], so that a thread reads its four rows, or columns,
+// at once.
 struct Tiles {
   alignas(16) float a[kDepth][kPitch];
   alignas(16) float b[kDepth][kPitch];
 };
 
-// Rows of A, or of a transposed B: to[k][row] = from[row0 + row][k0 + k].
+// Loads rows of A, or of a transposed B: to[k][row] = from[row0 + row][k0 + k].
+// What is past `rows` or `k` becomes 0. `ld` is how many elements `from`'s rows
+// are apart.
 template <class T>
 __device__ void LoadRows(const T* from, int64_t ld, int64_t row0, int64_t rows,
                          int64_t k0, int64_t k, float (*to)[kPitch]) {
@@ -32,8 +38,8 @@ __device__ void LoadRows(const T* from, int64_t ld, int64_t row0, int64_t rows,
   }
 }
 
-// Rows of B, or of a transposed A: to[k][column] = from[k0 + k][column0 +
-// column].
+// Loads rows of B, or of a transposed A, likewise:
+// to[k][column] = from[k0 + k][column0 + column].
 template <class T>
 __device__ void LoadDepth(const T* from, int64_t ld, int64_t column0,
                           int64_t columns, int64_t k0, int64_t k,
@@ -46,7 +52,7 @@ __device__ void LoadDepth(const T* from, int64_t ld, int64_t column0,
   }
 }
 
-// acc += the outer products of the tiles' columns and rows.
+// Adds the tiles' product to `acc`, at the thread's rows and columns.
 __device__ void Multiply(const Tiles& tiles, int row, int column,
                          float (&acc)[kPerThread][kPerThread]) {
 #pragma unroll
@@ -62,7 +68,7 @@ __device__ void Multiply(const Tiles& tiles, int row, int column,
   }
 }
 
-// One tile of C of one of the products.
+// Computes the tile of C at row m0 and column n0, for one of the products.
 template <class T, class C>
 __device__ void ComputeTile(const Product& p, const T* a, const T* b, C* c,
                             int64_t m0, int64_t n0, Tiles& tiles) {
@@ -80,9 +86,9 @@ __device__ void ComputeTile(const Product& p, const T* a, const T* b, C* c,
     } else {
       LoadDepth(b, p.ldb, n0, p.n, k0, p.k, tiles.b);
     }
-    __syncthreads();  // all have loaded, and wait to multiply
+    __syncthreads();  // all threads have written the tiles
     Multiply(tiles, row, column, acc);
-    __syncthreads();  // all have multiplied, and wait to load
+    __syncthreads();  // all threads have read them
   }
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i) {
@@ -96,6 +102,8 @@ __device__ void ComputeTile(const Product& p, const T* a, const T* b, C* c,
   }
 }
 
+// A block of threads computes one tile of C at a time, and goes on with the
+// tile gridDim.x further on. A and B are of type T, C of type C.
 template <class T, class C>
 __global__ void __launch_bounds__(kThreads)
     TiledProduct(const __grid_constant__ Product p, int64_t row_tiles,
