@@ -51,6 +51,7 @@ struct DecodeShared {
   WarpStates<Config::kWarps> states;  // written by each warp, read by all
 };
 
+// A ring for each warp, kStages tiles of K and V, then DecodeShared.
 template <class Config>
 constexpr int DecodeSharedBytes() {
   return Config::kWarps * Config::kStages * 2 *
@@ -290,9 +291,10 @@ class DecodeWarp {
   ColumnWalk<kCols, Config::kWarps, true> loading_, computing_;
   bool more_ = true;  // whether loading_ stands at a tile
   Source source_{};
-  // Of computing_'s segment, columns [x, y):
-  uint2 all_{};      // that all rows see, which need no compare
-  uint2 seen_[2]{};  // that the lane's rows lane / 4 and lane / 4 + 8 see
+  // Columns [x, y) of computing_'s segment: those that all rows see, which need
+  // no compare, and those that the lane's rows, lane / 4 and lane / 4 + 8, see.
+  uint2 all_{};
+  uint2 seen_[2]{};
 };
 
 // Finds out what the block's tile is, and begins to read for it meanwhile. On
@@ -326,6 +328,8 @@ __device__ TilesAhead OpenDecodeTile(const LaunchParams& params,
   return ahead;
 }
 
+// The launch gives a block of threads to each tile, and DecodeSharedBytes of
+// shared memory to each block.
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     DecodeKernel(const __grid_constant__ LaunchParams params) {

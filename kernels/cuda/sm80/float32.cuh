@@ -39,7 +39,7 @@ struct Float32Shared {
   };
   TileDescription description;
   RowBlock block;
-  SegmentView<float> view;  // of the segment worked on
+  SegmentView<float> view;  // the segment worked on
 };
 
 template <class Config>
@@ -272,6 +272,8 @@ class Float32 {
   float o_[kAcross][4][4] = {};
 };
 
+// The launch gives a block of threads to each tile, and Float32SharedBytes of
+// shared memory to each block.
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads)
     Float32Kernel(const __grid_constant__ LaunchParams params) {

@@ -36,7 +36,7 @@ struct PrefillShared {
   int head_dim, value_dim;
   int valid;  // rows that the sequence has and this kernel computes
   int first_stored, end_stored;  // rows of the block that are written to memory
-  SegmentView<T> views[2];       // of the segment worked on, and of the next
+  SegmentView<T> views[2];       // the segment worked on, and the next
   // Columns [x, y) that each row sees of the segment worked on; written by all
   // threads, in SetRows.
   uint2 rows[Config::kRows];
@@ -92,6 +92,7 @@ class Prefill {
       Clear(o);
       if (!shared_.plain) ClearTops();
       if (shared_.valid > 0) Loop(o, softmax);
+      // All warps have finished, and do all again if any of them must.
       const bool again = shared_.plain && MustScoreAgain(softmax);
       if (!__syncthreads_or(again)) break;
       SetPlain(false);
@@ -366,6 +367,8 @@ class Prefill {
   const int lane_, warp_row_;  // warp_row_: the warp's first row in the block
 };
 
+// The launch gives a block of threads to each tile, and PrefillSharedBytes of
+// shared memory to each block.
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     PrefillKernel(const __grid_constant__ LaunchParams params) {

@@ -345,6 +345,8 @@ class Backward {
   const int part_;
 };
 
+// The launch gives a block of threads to each tile, and BackwardSharedBytes of
+// shared memory to each block.
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     BackwardKernel(const __grid_constant__ LaunchParams params) {

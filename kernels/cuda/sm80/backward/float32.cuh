@@ -63,9 +63,9 @@ struct BackwardFloat32Shared {
   // at every visit, and turn, which thread 0 alone writes and reads.
   uint32_t tile;
   ColumnBlock block;
-  Float32Rows k, v;                // of the block's columns
-  HeadRows<float> all_q, all_d_o;  // of all q heads of the K/V head
-  Float32Rows q, d_o;              // of the visit's rows
+  Float32Rows k, v;                // rows of the block's columns
+  HeadRows<float> all_q, all_d_o;  // all q heads of the K/V head
+  Float32Rows q, d_o;              // the visit's rows
   RowScratch scratch;
   Turn turn;
 };
@@ -331,6 +331,8 @@ class BackwardFloat32 {
   Square dk_[kAcross] = {}, dv_[kAcross] = {};
 };
 
+// The launch gives a block of threads to each tile, and
+// BackwardFloat32SharedBytes of shared memory to each block.
 template <class Config>
 __global__ void __launch_bounds__(Config::kThreads, Config::kBlocksPerSm)
     BackwardFloat32Kernel(const __grid_constant__ LaunchParams params) {

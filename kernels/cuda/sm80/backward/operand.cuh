@@ -43,7 +43,7 @@ class OperandA {
   }
 
  private:
-  uint32_t address_;  // of the line and chunk that this lane gives to ldmatrix
+  uint32_t address_;  // the line and chunk that this lane names to ldmatrix
   // The chunk of a line at which the sum begins or, if lines run across it, the
   // rows or columns.
   int chunk_;
