@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_TILE_DQ_SUM_CUH_
 #define ATTND_KERNELS_CUDA_TILE_DQ_SUM_CUH_
 
-// dQ while it is being summed up: where an element is, and what it lacks.
+// The sums of dQ in a launch's scratch, f32 [padded_rows, dim] for each head:
+// where an element lies among them, and how much of the scale they contain.
 
 #include <cmath>
 #include <cstdint>
@@ -10,26 +11,29 @@
 
 namespace attnd::cuda {
 
-// What sums of dQ have of the scale already; the rest, of 1 to 2 in size, comes
-// at the end. Memory adds nothing that is below f32's normal numbers, and dQ is
-// no such thing if the scale is huge. A power of two, so that nothing is lost.
-// Scores with such scales are not plain.
+// The part of the scale that the sums of dQ contain: they are dQ / scale *
+// DqPower(scale), and FinishDq multiplies by the rest. It is 1 unless the scale
+// is huge. Then dQ / scale may lie below f32's normal numbers, which memory
+// does not add, although dQ does not. It is a power of two, so that no bit is
+// lost. Kernels that take plain scores alone (ScoreRule::plain) never see such
+// a scale.
 __device__ inline float DqPower(float scale) {
   return fabsf(scale) > 0x1p40f ? ldexpf(1.0f, ilogbf(scale)) : 1.0f;
 }
 
-// Of the sums of one head, whose rows have `dim` columns, a multiple of 16:
-// where the block of 16 by 16 begins that has row `row` and column `column`.
+// Where the block of 16 x 16 sums that has (row, column) begins, in floats from
+// the head's first sum, if the layout is kLanes or kQuads. `dim` is a multiple
+// of 16.
 __device__ inline int64_t DqBlock(int64_t row, int column, int dim) {
   return row / 16 * 16 * dim + column / 16 * 256;
 }
 
-// Row `row` at column `column`, from there.
+// Where the sum of (row, column) lies, in floats from the head's first sum.
 __device__ inline int64_t DqPlace(DqLayout layout, int64_t row, int column,
                                   int dim) {
   if (layout == DqLayout::kRows) return row * dim + column;
-  // As mma has it: lane 4 r + q holds columns 2 q and 2 q + 1 of rows r and
-  // r + 8, and of the columns 8 further on.
+  // A block lies as mma's accumulators hold it: lane 4 r + q has columns 2 q,
+  // 2 q + 1, 2 q + 8 and 2 q + 9 of rows r and r + 8.
   const int r = static_cast<int>(row % 16), c = column % 16;
   const int lane = r % 8 * 4 + c % 8 / 2;
   const int half = r / 8, word = c / 8 * 2 + c % 2;

@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_TILE_ELEMENT_CUH_
 #define ATTND_KERNELS_CUDA_TILE_ELEMENT_CUH_
 
-// Elements of any type to and from f32, rounding once, to nearest even.
+// Converts elements of any dtype to and from f32. Each conversion rounds once,
+// to nearest even.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -44,6 +45,7 @@ __device__ inline float LoadAny(const void* data, DType dtype, int64_t index) {
   return 0.0f;
 }
 
+// Stores `value`, rounded to `dtype`, as element `index` of such an array.
 __device__ inline void StoreAny(void* data, DType dtype, int64_t index,
                                 float value) {
   switch (dtype) {

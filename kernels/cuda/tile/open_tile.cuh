@@ -1,10 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_TILE_OPEN_TILE_CUH_
 #define ATTND_KERNELS_CUDA_TILE_OPEN_TILE_CUH_
 
-// The first thing that a team of threads, a block or a warp of them, does with
-// a tile of its launch: find whose it is, and bring what describes it into
-// shared memory, all at once. Parameters and memory are too far away to be read
-// field by field.
+// The first thing that a team of threads, a block or a warp, does with a tile
+// of its launch: it finds the problem that the tile belongs to, and copies that
+// problem's description to shared memory in one go. Parameters and memory are
+// too far away to be read field by field.
 
 #include <cstdint>
 
@@ -12,8 +12,9 @@
 
 namespace attnd::cuda {
 
+// A problem's description in shared memory.
 struct alignas(16) TileDescription {
-  // A problem that has more leaves them where they are.
+  // The segments of a problem that has more stay in the block of descriptors.
   static constexpr int kSegments = 2;
   DeviceProblem problem;
   DeviceSegment segments[kSegments];
@@ -21,6 +22,7 @@ struct alignas(16) TileDescription {
 static_assert(sizeof(DeviceProblem) % 16 == 0 &&
               sizeof(DeviceSegment) % 16 == 0);
 
+// What a tile's run says of it (TileRun in descriptor.h), and its problem.
 struct OpenTile {
   const DeviceProblem* problem;
   const DeviceSegment* segments;
@@ -31,7 +33,7 @@ struct OpenTile {
   uint32_t heads_together;
   bool heads_follow;
   int32_t parts;
-  uint32_t index;  // in the run
+  uint32_t index;  // the tile's number in its run
 
   __device__ Sequence sequence(const std::byte* blob, int64_t b) const {
     return MakeSequence(blob, *problem, segments, b);
@@ -41,15 +43,16 @@ struct OpenTile {
 struct Quotient {
   uint32_t quotient, remainder;
 };
-// Of counts of tiles, heads or rows, which fit 32 bits. A GPU has no
-// instruction for it, and mostly one of the first two holds.
+// a / b and a % b of counts of tiles, heads or rows, which fit 32 bits. A GPU
+// has no instruction for division, and mostly a < b or b == 1 makes it
+// needless.
 __device__ inline Quotient Divide(uint32_t a, uint32_t b) {
   const uint32_t quotient = a < b ? 0 : b == 1 ? a : a / b;
   return {quotient, a - quotient * b};
 }
 
-// The last of the runs that begin at `tile` or before; a warp's lanes look at
-// 32 at a time.
+// The number of the run that has `tile`: the last that begins at it or before.
+// All lanes of a warp call it, and look at 32 runs at a time.
 __device__ inline int FindRun(const TileRun* runs, int count, int64_t tile) {
   const int lane = threadIdx.x % 32;
   int first = 0;
@@ -65,6 +68,7 @@ __device__ inline int FindRun(const TileRun* runs, int count, int64_t tile) {
   return first;
 }
 
+// The teams: their size, and which of their threads this one is.
 template <int kThreads>
 struct BlockTeam {
   static constexpr int kSize = kThreads;
@@ -75,9 +79,9 @@ struct WarpTeam {
   __device__ static int Thread() { return threadIdx.x % 32; }
 };
 
-// A description on its way to shared memory: a run's problem, and its segments
-// if they are few. All words are under way at once, each in a register of a
-// thread of the team.
+// Copies a run's problem, and its segments if they are few, to shared memory.
+// The constructor starts to load all words at once, each into a register of one
+// of the team's threads, and Put stores them.
 template <class Team>
 class DescriptionCopy {
  public:
@@ -91,7 +95,8 @@ class DescriptionCopy {
       word = i < kProblemWords ? problem[i] : segments[i - kProblemWords];
     });
   }
-  // Nobody may still read `description`; it is there after a barrier.
+  // Nobody may still be reading `description`; it can be read after the team's
+  // next barrier.
   __device__ void Put(TileDescription& description) {
     ForEach([&](int i, const uint4& word) {
       reinterpret_cast<uint4*>(&description)[i] = word;
@@ -117,15 +122,16 @@ class DescriptionCopy {
   uint4 words_[kTurns];
 };
 
-// Brings a run's problem to shared memory. For all lanes of a warp; nobody may
-// still read `description`.
+// Both steps of DescriptionCopy for a warp, all lanes of which call it. Nobody
+// may still be reading `description`; afterwards all lanes can read it.
 __device__ inline void Describe(const std::byte* blob, const TileRun& run,
                                 TileDescription& description) {
   DescriptionCopy<WarpTeam>(blob, run).Put(description);
-  __syncwarp();  // all have the description
+  __syncwarp();  // the description is complete
 }
 
-// The run's tile `tile`, as a description of the run's problem has it.
+// Tile `tile` of the launch, which lies in `run`. `description` is that of the
+// run's problem.
 __device__ inline OpenTile MakeOpenTile(const std::byte* blob,
                                         const TileRun& run, int64_t tile,
                                         const TileDescription& description) {
@@ -144,8 +150,9 @@ __device__ inline OpenTile MakeOpenTile(const std::byte* blob,
           static_cast<uint32_t>(tile - run.first_tile)};
 }
 
-// Finds a block's tile in two steps, between which what describes it is on its
-// way. For all kThreads of the block.
+// Finds the tile of a block of threads in two steps, between which its
+// description is on its way: the constructor asks for it and Open stores it.
+// All kThreads of the block call both.
 template <int kThreads>
 class TileFinder {
  public:
@@ -157,10 +164,10 @@ class TileFinder {
 
   __device__ BlobOffset gradients() const { return run_.gradients; }
 
-  // Nobody may still read `description`.
+  // Nobody may still be reading `description`.
   __device__ OpenTile Open(TileDescription& description) {
     copy_.Put(description);
-    __syncthreads();  // all have the description
+    __syncthreads();  // the description is complete
     return MakeOpenTile(blob_, run_, tile_, description);
   }
 
@@ -178,7 +185,7 @@ class TileFinder {
   DescriptionCopy<BlockTeam<kThreads>> copy_;
 };
 
-// Both steps.
+// Both steps of TileFinder.
 template <int kThreads>
 __device__ OpenTile FindTile(const LaunchParams& params, int64_t tile,
                              TileDescription& description) {

@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_TILE_PTX_CUH_
 #define ATTND_KERNELS_CUDA_TILE_PTX_CUH_
 
-// One function per instruction; asm is nowhere else. All for sm_80 and later.
+// The instructions of sm_80 and later that C++ does not have, one function
+// each. Hopper's are in sm90/ptx.cuh and sm90/wgmma.cuh; asm is nowhere else.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -9,8 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// Declares `name`, the shared memory that a block was launched with. A macro,
-// as compilers do otherwise with a function's result than with an array.
+// Declares `name`, the shared memory that a block was launched with. It is a
+// macro, because ptxas allocates other registers where a function returns the
+// pointer.
 #define ATTND_DYNAMIC_SHARED(name) \
   extern __shared__ __align__(1024) std::byte name[]
 
@@ -25,7 +27,8 @@ __device__ inline void CpAsync16(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from)
                : "memory");
 }
-// The same of memory that is read once: what else is in the L2 cache stays.
+// The same for memory that is read only once: it is the first to leave the L2
+// cache again, so that other things stay there.
 __device__ inline void CpAsync16Once(uint32_t to, const void* from) {
   uint64_t policy;
   asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
@@ -44,7 +47,8 @@ __device__ inline void CpAsync16(uint32_t to, const void* from, int bytes) {
 __device__ inline void CpAsyncCommit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
-// Until at most kPending of the groups that this thread committed are left.
+// Waits until at most kPending of the groups that this thread committed are
+// still under way.
 template <int kPending>
 __device__ inline void CpAsyncWait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
@@ -67,8 +71,9 @@ __device__ inline uint4 LoadShared16(uint32_t from) {
   return data;
 }
 
-// Four 8x8 matrices of 16-bit elements; lanes 8n..8n+7 give the rows of the
-// nth. Lane t gets elements 2(t%4), 2(t%4)+1 of row t/4 of each.
+// Loads four 8x8 matrices of 16-bit elements; lanes 8n..8n+7 give the addresses
+// of the nth one's rows. Lane t gets elements 2(t%4), 2(t%4)+1 of row t/4 of
+// each.
 __device__ inline void Ldmatrix(uint32_t (&r)[4], uint32_t address) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -76,7 +81,7 @@ __device__ inline void Ldmatrix(uint32_t (&r)[4], uint32_t address) {
       : "r"(address)
       : "memory");
 }
-// The same, each matrix transposed.
+// The same, but each matrix is transposed on the way.
 __device__ inline void LdmatrixTrans(uint32_t (&r)[4], uint32_t address) {
   asm volatile(
       "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -123,9 +128,9 @@ __device__ inline uint32_t Pack<__half>(float low, float high) {
   return r;
 }
 
-// Adds 1 to *p, or makes it 0 if it is `most`, and gives what it was. What
-// threads have written before, that this one knows of, is seen by those who
-// come later.
+// Adds 1 to *p, or sets it to 0 if it is `most`, and returns its old value. It
+// is an acquire and a release: what this thread has written, or knows that
+// others have, is seen by the threads that increment *p later.
 __device__ inline uint32_t AtomicIncrement(uint32_t* p, uint32_t most) {
   uint32_t before;
   asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"
@@ -135,11 +140,11 @@ __device__ inline uint32_t AtomicIncrement(uint32_t* p, uint32_t most) {
   return before;
 }
 
-// Has the compiler find out anew what follows from x, where it would otherwise
-// keep that in registers.
+// Makes the compiler compute anew what follows from x, where it would otherwise
+// keep the results in registers.
 __device__ inline void Forget(int& x) { asm volatile("" : "+r"(x)); }
 
-// Adds x to *p, whoever else does.
+// Adds x to *p atomically; the thread does not wait for it.
 __device__ inline void AtomicAdd(float* p, float x) {
   asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(
                    __cvta_generic_to_global(p)),
@@ -147,7 +152,7 @@ __device__ inline void AtomicAdd(float* p, float x) {
                : "memory");
 }
 
-// Reads *p, now.
+// Reads *p from memory each time, as others have written it.
 __device__ inline uint32_t LoadRelaxed(const uint32_t* p) {
   uint32_t value;
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
@@ -156,7 +161,8 @@ __device__ inline uint32_t LoadRelaxed(const uint32_t* p) {
                : "memory");
   return value;
 }
-// Reads *p; what was written before it was released can be read after that.
+// Reads *p. If a StoreRelease or an AtomicIncrement has written the value, what
+// its thread had written before can be read after this.
 __device__ inline uint32_t LoadAcquire(const uint32_t* p) {
   uint32_t value;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
@@ -165,12 +171,13 @@ __device__ inline uint32_t LoadAcquire(const uint32_t* p) {
                : "memory");
   return value;
 }
-// Writes *p; who acquires it sees what this thread knows of now.
+// Writes *p. A thread that reads the value by LoadAcquire sees what this thread
+// has written, or knows that others have.
 __device__ inline void StoreRelease(uint32_t* p, uint32_t value) {
   asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value)
                : "memory");
 }
-// What others had released when this thread read so can be read after it.
+// Turns the LoadRelaxed before it into a LoadAcquire.
 __device__ inline void FenceAcquire() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
@@ -182,13 +189,13 @@ __device__ inline float Exp2(float x) {
   return y;
 }
 
-// 1/x, relative error below 2^-22; of 0 inf.
+// 1/x, relative error below 2^-22; 1/0 is inf.
 __device__ inline float Reciprocal(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-// log2(x), absolute error below 2^-22 near 1; of 0 -inf.
+// log2(x), absolute error below 2^-22 near 1; log2(0) is -inf.
 __device__ inline float Log2(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

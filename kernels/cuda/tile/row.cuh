@@ -1,8 +1,9 @@
 #ifndef ATTND_KERNELS_CUDA_TILE_ROW_CUH_
 #define ATTND_KERNELS_CUDA_TILE_ROW_CUH_
 
-// Rows of scores, whose columns four neighbouring lanes share as mma and wgmma
-// spread them, and what becomes of them in memory.
+// Rows of accumulators, the columns of each of which four neighbouring lanes
+// share (a quad), as mma and wgmma spread them; and rows of O and LSE in
+// memory.
 
 #include <cmath>
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace attnd::cuda {
 
-// The larger of the values that the four lanes of a row hold.
+// The largest, and the sum, of the values that the four lanes of a row hold.
+// All lanes of the warp call these, and each gets its row's result.
 __device__ inline float QuadMax(float x) {
   x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, 1));
   return fmaxf(x, __shfl_xor_sync(0xffffffff, x, 2));
@@ -23,19 +25,19 @@ __device__ inline float QuadSum(float x) {
 
 inline constexpr float kLn2 = 0.693147180559945309f;
 
-// (E7). A row that saw nothing has l = 0.
+// (E7): LSE of a row, -inf if it saw nothing and therefore has l = 0.
 __device__ inline float LogSumExp(float m, float l) {
   return l == 0.0f ? -INFINITY : m + logf(l);
 }
 
-// P are found as 2^(c s - base), where base is c m, rounded: by how much it is
-// too small. So l is 2^this times what it should be, relative to m itself,
-// which is no little thing where scores are large.
+// c m - base, where base is c m rounded to f32. Softmax computes P as 2^(c s -
+// base), so its l is 2^(c m - base) times the sum of 2^(c (s - m)). Where
+// scores are large that is a good deal.
 __device__ inline float LostOfBase(float m, float c) {
   return fmaf(m, c, -__fmul_rn(m, c));
 }
 
-// Row `row` of O for sequence b and q head h, of elements Out.
+// Row `row` of O, Out[value_dim], for sequence b and q head h.
 template <class Out>
 __device__ Out* OutputRow(const DeviceProblem& p, int64_t b, int64_t h,
                           int64_t row) {
@@ -43,6 +45,7 @@ __device__ Out* OutputRow(const DeviceProblem& p, int64_t b, int64_t h,
          h * p.o.head_stride + row * p.o.token_stride;
 }
 
+// Stores LSE of row `row` for sequence b and q head h.
 __device__ inline void StoreLse(const DeviceProblem& p, int64_t b, int64_t h,
                                 int64_t row, float lse) {
   p.lse.data[b * p.lse.batch_stride + h * p.lse.head_stride + row] = lse;

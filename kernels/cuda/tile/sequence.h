@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_TILE_SEQUENCE_H_
 #define ATTND_KERNELS_CUDA_TILE_SEQUENCE_H_
 
-// Device code: the block of descriptors, and one sequence of a problem in it.
-// Masks come from RowIntervals, as everywhere.
+// Device code that reads the block of descriptors (descriptor.h): one sequence
+// of a problem in it. Its mask is a RowIntervals (mask.h), as everywhere.
 
 #include <cstdint>
 
@@ -11,38 +11,42 @@
 
 namespace attnd::cuda {
 
-// The block that a launch was given; `params` must be a __grid_constant__.
+// The block that a launch was given. `params` must be a __grid_constant__, as
+// the block may lie inside it.
 __device__ inline const std::byte* BlobOf(const LaunchParams& params) {
   return params.blob != nullptr ? params.blob : params.inline_blob;
 }
 
+// What lies at `offset` in the block.
 template <class T>
 __device__ const T* At(const std::byte* blob, BlobOffset offset) {
   return reinterpret_cast<const T*>(blob + offset);
 }
 
-// A value of sequence b: its own, or the same for all.
+// The value of sequence b: from the array int64_t[batch] at `values`, or
+// `otherwise` if there is none.
 __device__ inline int64_t Of(const std::byte* blob, BlobOffset values,
                              int64_t b, int64_t otherwise) {
   return values == 0 ? otherwise : At<int64_t>(blob, values)[b];
 }
 
-// Sequence b of a problem: its own lengths and where it stands.
+// Sequence b of a problem: its own lengths, and the position of its row 0.
 struct Sequence {
   const std::byte* blob;
   const DeviceProblem* problem;
   const DeviceSegment* segments;
   int64_t b;
   int64_t q_len;
-  int64_t kv_len;  // of all segments
+  int64_t kv_len;  // its columns in all segments together
   int64_t q_start;
 
   __device__ const DeviceSegment& segment(int n) const { return segments[n]; }
+  // The sequence's columns in segment n.
   __device__ int64_t Len(int n) const {
     const DeviceSegment& s = segment(n);
     return Of(blob, s.lens, b, s.len);
   }
-  // See MakeRowIntervals in mask.h.
+  // What rows see of segment n, as MakeRowIntervals in mask.h.
   __device__ RowIntervals Intervals(int n) const {
     const DeviceSegment& s = segment(n);
     RowIntervals r;
@@ -58,7 +62,8 @@ struct Sequence {
   }
 };
 
-// The problem and its segments may lie anywhere, their arrays are in the block.
+// `problem` and `segments` may be copies in shared memory; the arrays that they
+// name are in the block.
 __device__ inline Sequence MakeSequence(const std::byte* blob,
                                         const DeviceProblem& problem,
                                         const DeviceSegment* segments,

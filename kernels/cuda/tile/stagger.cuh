@@ -18,7 +18,7 @@ __device__ inline void Stagger() {
   x = __shfl_sync(0xffffffff, x, 0);
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
-  // Mostly nothing, or everything would be equally late.
+  // Most calls do not pause: if all did, everything would be equally late.
   if (x % 4 != 0) return;
   const int64_t until = clock64() + (x >> 8) % kMostCycles;
   while (clock64() < until) {

@@ -6,9 +6,9 @@
 // of the last segment first, and a counter of the rows says whose turn it is.
 //
 // Nobody waits for ever, whatever else runs on the device: blocks of threads
-// take their tiles, one or one after the other, from a counter, a head's last
-// columns first. So whom one waits for has been taken before, and the first
-// waits for nobody.
+// take their blocks of columns from a counter, a head's last columns first. So
+// those that one waits for were taken before it, by blocks of threads that are
+// running, and the first one waits for nobody.
 
 #include <cstdint>
 
@@ -18,9 +18,10 @@
 
 namespace attnd::cuda {
 
-// How many turns there are at rows [first, last] until the first block of a
-// segment has had its own: block n has turn TurnsUntil - 1 - n. PrepareRows
-// says so of all, as who waits for a turn has few registers.
+// How many turns there are at rows [first, last] up to and with that of block 0
+// of `segment`, where blocks have `cols` columns: block n has turn TurnsUntil -
+// 1 - n, counted from 0. PrepareRows stores it for every tile of rows, because
+// the threads that wait for turns have few registers.
 __device__ inline uint32_t TurnsUntil(const Sequence& sequence, int segment,
                                       int64_t first, int64_t last, int cols) {
   int64_t turns =
@@ -31,15 +32,16 @@ __device__ inline uint32_t TurnsUntil(const Sequence& sequence, int segment,
   return static_cast<uint32_t>(turns);
 }
 
-// For one thread: until `turn` turns have ended. What was added in them is seen
-// by this thread, and by those that a barrier then lets go on.
+// Waits until `turn` turns have ended. What was added in them is seen by the
+// calling thread, and by those that it then lets go on at a barrier.
 __device__ inline void WaitForTurn(const uint32_t* counter, uint32_t turn) {
   while (ptx::LoadAcquire(counter) != turn) {
   }
 }
 
-// For one thread, once it knows that all has been added: after a barrier that
-// comes after all have, or a wait for what the copy engine adds.
+// Ends turn `turn`. One thread calls it, once it knows that all of the block's
+// sums have been added: from a barrier at which all who add have arrived, or
+// from a wait for the copy engine's adding.
 __device__ inline void EndTurn(uint32_t* counter, uint32_t turn) {
   ptx::StoreRelease(counter, turn + 1);
 }

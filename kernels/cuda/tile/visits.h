@@ -1,14 +1,16 @@
 #ifndef ATTND_KERNELS_CUDA_TILE_VISITS_H_
 #define ATTND_KERNELS_CUDA_TILE_VISITS_H_
 
-// Of backward: which blocks of rows a block of columns of a segment visits, and
-// which blocks of columns visit a block of rows. Both must say the same, as the
-// blocks of columns that add to some rows wait for one another (turns.cuh).
+// Backward's visits: which blocks of rows a block of columns of a segment
+// visits, and which blocks of columns visit a block of rows. The two must
+// agree, because the blocks of columns that add to the same rows wait for one
+// another (turns.cuh).
 //
-// They meet where the last of the rows sees beyond the first of the columns,
-// and the first of the rows begins before their end. Mostly some row then sees
-// some column; but where positions leap over a whole block of columns, from one
-// row to the next, that block visits the rows for nothing.
+// A block of columns visits a block of rows if the last of the rows sees beyond
+// the first of the columns, and what the first of the rows sees begins before
+// their end. Mostly some row then sees some column; but where positions leap
+// over a whole block of columns, from one row to the next, that block visits
+// the rows for nothing.
 
 #include <cstdint>
 
@@ -16,7 +18,8 @@
 
 namespace attnd::cuda {
 
-// Of `cols` columns, with columns past the last.
+// The blocks of `rows` rows that the `cols` columns from `first_column` on
+// visit; columns past the segment's last may be among them.
 constexpr Interval RowBlocksOf(const RowIntervals& intervals,
                                int64_t first_column, int cols, int rows) {
   const Interval seen =
@@ -25,7 +28,7 @@ constexpr Interval RowBlocksOf(const RowIntervals& intervals,
   return {seen.lo / rows, (seen.hi + rows - 1) / rows};
 }
 
-// Those of them whose valid rows see all of the columns.
+// Those of them whose valid rows all see all of the columns.
 constexpr Interval RowBlocksWithoutMask(const RowIntervals& intervals,
                                         int64_t first_column, int cols,
                                         int rows) {
@@ -39,7 +42,7 @@ constexpr Interval RowBlocksWithoutMask(const RowIntervals& intervals,
   return {(seen.lo + rows - 1) / rows, end};
 }
 
-// The blocks of `cols` columns that visit a block of rows, whose valid ones are
+// The blocks of `cols` columns that visit a block of rows whose valid rows are
 // [first, last].
 constexpr Interval ColumnBlocksOf(const RowIntervals& intervals, int64_t first,
                                   int64_t last, int cols) {
