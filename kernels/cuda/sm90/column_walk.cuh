@@ -2,9 +2,9 @@
 #define ATTND_KERNELS_CUDA_SM90_COLUMN_WALK_CUH_
 
 // Which columns a tile of rows visits: the tiles of each segment, in order,
-// between the first row's first column and the last row's last one. 64 bits
-// only where a segment begins: the warps that walk are the ones that all others
-// wait for.
+// from the first row's first column to the last row's last one. Arithmetic has
+// 64 bits only where a segment begins, and 32 elsewhere, because all others
+// wait for the warps that walk.
 
 #include <climits>
 #include <cstdint>
@@ -14,37 +14,39 @@
 namespace attnd::cuda::sm90 {
 
 enum Steps : uint32_t {
-  kLoSteps = 1,  // from row to row, by one
-  kHiSteps = 2,
-  kUneven = 4,  // positions are not in steps of one: nothing is known of rows
+  kLoSteps = 1,  // lo is one more with each row
+  kHiSteps = 2,  // hi is one more with each row
+  kUneven = 4,   // positions have other steps than 1: SeenUneven asks each row
 };
 
-// A tile of columns and where its segment's end. A plain value.
+// A tile of columns, and what a tile of rows sees of its segment. Columns count
+// from the segment's first.
 struct WalkPlace {
   int segment = -1;
-  int column = 0;  // in the segment, a multiple of the tile's columns
-  int end = 0;     // of what is visited; column >= end: no tile
-  int all_lo = 0, all_hi = 0;  // the columns that need no compare
-  int columns = 0;             // of the segment
-  int padding = INT_MAX;       // where columns begin that are not to be read
-  // What the tile's first row sees, before it is limited to the segment.
+  int column = 0;  // the tile's first, a multiple of the tile's columns
+  int end = 0;     // visited columns end here; column >= end: there is no tile
+  int all_lo = 0, all_hi = 0;  // all rows see all of columns [all_lo, all_hi)
+  int columns = 0;             // the sequence's columns in the segment
+  int padding = INT_MAX;       // columns from here on must not be read
+  // The first row sees [lo, hi), before that is limited to the segment.
   int lo = 0, hi = 0;
   uint32_t steps = 0;  // bits of Steps
 
   __device__ bool valid() const { return column < end; }
 };
 
+// Columns [lo, hi) of a segment.
 struct SeenColumns {
   int lo, hi;
 };
 
-// What row `row` of a tile sees of the place's segment.
+// What row `row` of a tile sees of the place's segment, unless it is kUneven.
 __device__ inline SeenColumns SeenOf(const WalkPlace& place, int row) {
   const auto clamp = [&](int x) { return min(max(x, 0), place.columns); };
   return {clamp(place.lo + (place.steps & kLoSteps ? row : 0)),
           clamp(place.hi + (place.steps & kHiSteps ? row : 0))};
 }
-// The same if it is uneven: `row` is the sequence's.
+// The same if it is kUneven, but `row` counts from the sequence's first.
 __device__ inline SeenColumns SeenUneven(const WalkPlace& place,
                                          const Sequence& sequence,
                                          int64_t row) {
@@ -52,14 +54,15 @@ __device__ inline SeenColumns SeenUneven(const WalkPlace& place,
   return {static_cast<int>(seen.lo), static_cast<int>(seen.hi)};
 }
 
-// As far as it matters: no segment has so many columns.
+// x in 32 bits, or a value so far out that no segment has as many columns.
 __device__ inline int Saturate(int64_t x) {
   constexpr int kMost = INT_MAX - 1024;
   return static_cast<int>(min(max(x, int64_t{-kMost}), int64_t{kMost}));
 }
 
-// The first tile of the segments after `segment` that a tile sees something of
-// which has `valid` rows from `first_row` on.
+// The first tile of columns, in the segments after `segment`, of which the
+// `valid` rows from `first_row` on may see something. Not valid() if there is
+// none.
 template <int kCols>
 __device__ WalkPlace EnterSegment(const Sequence& sequence, int64_t first_row,
                                   int valid, int segment) {

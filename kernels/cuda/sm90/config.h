@@ -10,19 +10,22 @@ namespace attnd::cuda::sm90 {
 // How the forward kernel is cut.
 struct ForwardShape {
   int dim, value_dim;  // what head_dim and value_dim are rounded up to
-  int64_t from, to;    // of the sequences that it takes, kv_len: [from, to)
-  int consumers;       // warpgroups that compute, 64 rows each
-  int cols;            // of a tile of K and V
-  int stages;          // tiles of K, and of V, in shared memory
-  int q_buffers;       // tiles of Q: with two the next is loaded early
-  int slots;  // tiles of rows that are known of: worked on, being loaded, next
-  int o_panels;  // for O on its way to memory, of a warp; 0: it goes straight
-  // Whether P waits for the P·V before it, and is rounded as it is found; else
-  // both run side by side, and P is rounded when both are over.
+  int64_t from, to;    // it takes sequences whose kv_len is in [from, to)
+  int consumers;       // warpgroups that compute, with 64 rows each
+  int cols;            // columns of a tile of K and V
+  int stages;          // slots of K's ring, and of V's
+  int q_buffers;       // slots of Q's: with two the next tile is loaded early
+  int slots;  // tiles of rows that are worked on, being loaded or planned
+  // Panels of 64 columns in shared memory by which each warp's O goes to
+  // memory; 0: O goes there straight from registers.
+  int o_panels;
+  // Whether a consumer waits for the P·V before it computes the next P, which
+  // it can then round as it goes. Else both run side by side, and P is rounded
+  // when both are over, as wgmma still reads the registers of the rounded P.
   bool awaits_o;
-  int producer_registers;  // of a thread; together at most 65536 a block
+  int producer_registers;  // per thread; a block has at most 65536 in all
   int consumer_registers;
-  const char* why;  // this shape, and not another
+  const char* why;  // why this shape, and not another
 
   constexpr bool Takes(int64_t kv_len) const {
     return from <= kv_len && kv_len < to;
@@ -30,12 +33,13 @@ struct ForwardShape {
 };
 
 inline constexpr int64_t kAnyLength = INT64_MAX;
-inline constexpr int kConsumerRows = 64;  // of a consumer
-inline constexpr int kWarpRows = 16;      // of one of its warps
-// Columns from which a sequence is long, where there are two shapes.
+inline constexpr int kConsumerRows = 64;  // rows of a tile that a consumer has
+inline constexpr int kWarpRows = 16;      // rows that each of its warps has
+// From so many columns on a sequence is long, where dims have two shapes.
 inline constexpr int64_t kLong = 1024;
 
-// From small dims to large; README.md has the same as a table.
+// From small dims to large, as FindForward takes the first that fits. README.md
+// has the same as a table.
 inline constexpr ForwardShape kForwardShapes[] = {
     {64, 64, 0, kLong, 2, 128, 4, 2, 4, 1, true, 72, 216,
      "128 rows and columns divide the usual lengths; of 192 × 112 a tenth is "
@@ -73,7 +77,8 @@ constexpr ForwardShape ShapeOf(int dim, int value_dim, int64_t kv_len) {
   return {};
 }
 
-// The kernel whose shape begins at kFrom columns.
+// What a kernel is compiled for: elements of type T, f16 or bf16, and the shape
+// of these dims that takes sequences from kFrom columns on.
 template <class T_, int kDim_, int kValueDim_, int64_t kFrom>
 struct ForwardConfig {
   using T = T_;
@@ -89,11 +94,12 @@ struct ForwardConfig {
   static constexpr int kQBuffers = kShape.q_buffers;
   static constexpr int kSlots = kShape.slots;
   static constexpr int kThreads = 128 * (1 + kConsumers);
-  // Panels of 64 columns, 128 bytes of each row.
+  // A tile lies in shared memory as panels of 64 columns: T [panels][rows][64],
+  // a row of 128 bytes, in wgmma's swizzle of 128 bytes.
   static constexpr int kDimPanels = (kDim + 63) / 64;
   static constexpr int kValuePanels = (kValueDim + 63) / 64;
   static constexpr int kQBytes = kDimPanels * kConsumerRows * 128;
-  // Of each warp of the consumers: where O is on its way to memory.
+  // Each consumer warp's panels T [kWarpRows][64], by which O goes to memory.
   static constexpr int kOutputPanels = kShape.o_panels;
   static constexpr int kKBytes = kDimPanels * kCols * 128;
   static constexpr int kVBytes = kValuePanels * kCols * 128;

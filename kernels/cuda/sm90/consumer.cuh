@@ -8,8 +8,8 @@
 //     the others     softmax(n+1)  │ softmax(n+2)    │ ...
 //
 // and consumers take turns in issuing products, so that while one's softmax
-// runs the other's products do. Where products are short, PV(n) is awaited
-// before softmax(n+1), which then can round P as it goes.
+// runs the other's products do. Where products are short, a consumer waits for
+// PV(n) before softmax(n+1), which then can round P as it goes (kAwaitsO).
 
 #include <cstdint>
 
@@ -29,7 +29,7 @@ class Consumer {
   static constexpr int kCols = Config::kCols;
   static constexpr bool kAwaitsO = Config::kShape.awaits_o;
 
-  // `number`: which of the consumers.
+  // `number` is which of the consumers this is, from 0 on.
   __device__ Consumer(Shared<Config>& shared, int number)
       : shared_(shared),
         number_(number),
@@ -37,7 +37,7 @@ class Consumer {
         row_(64 * number + threadIdx.x % 128 / 32 * 16 + lane_ / 4) {}
 
   __device__ void Run() {
-    if (number_ == Config::kConsumers - 1) PassTurn();  // to the first
+    if (number_ == Config::kConsumers - 1) PassTurn();  // to consumer 0
     O o;
     while (true) {
       const TileSlot& slot = WaitForSlot();
@@ -47,7 +47,8 @@ class Consumer {
         continue;
       }
       OnlineSoftmax softmax;
-      // Of all tiles up to the one that is closed here.
+      // RunFastTiles moves on to the last of the fast tiles that follow one
+      // another, which is closed here; so this holds for that one, too.
       const bool fast = slot.kind == SlotKind::kFast;
       if (fast) {
         RunFastTiles(softmax, o);
@@ -56,16 +57,17 @@ class Consumer {
       }
       FinishTile(CloseTile(softmax, fast), o);
     }
-    ptx::WaitForStores<true>();  // O is still read from shared memory
+    ptx::WaitForStores<true>();  // stores may still read O from shared memory
   }
 
  private:
-  using S = float[kCols / 2];
-  using P = uint32_t[kCols / 4];
-  using O = float[Config::kValueDim / 2];
+  using S = float[kCols / 2];              // S, P: [64, kCols]
+  using P = uint32_t[kCols / 4];           // P, rounded
+  using O = float[Config::kValueDim / 2];  // [64, kValueDim]
   using Stages = RingPlace<Config::kStages>;
 
-  // Named barriers 1, 2, ...: consumer n waits for turn 1 + n.
+  // Named barrier 1 + n is consumer n's turn: consumer n waits there, and the
+  // consumer before it arrives, the last one for consumer 0.
   __device__ void TakeTurn() const { ptx::NamedBarrierSync<256>(1 + number_); }
   __device__ void PassTurn() const {
     ptx::NamedBarrierArrive<256>(
@@ -90,7 +92,7 @@ class Consumer {
     ptx::BarrierWait(ptx::SharedAddress(&shared_.k_ring.full[k_.index()]),
                      k_.parity());
   }
-  // V of the tile of columns `ago` before the next K.
+  // Where V is of the tile of columns `ago` before that of the next K.
   __device__ Stages V(uint32_t ago) const { return Stages(k_.count() - ago); }
   __device__ void WaitForV() const {
     const Stages v = V(1);
@@ -98,7 +100,7 @@ class Consumer {
                      v.parity());
   }
   __device__ void StartS(S& s) const {
-    // Else where the consumer's Q is takes a register.
+    // Without this, the address of the consumer's Q takes a register.
     uint32_t number = number_;
     ptx::Pin(number);
     StartQK<Config>(ptx::SharedAddress(shared_.q[q_.index()][number]),
@@ -108,8 +110,8 @@ class Consumer {
     StartPV<Config>(p, ptx::SharedAddress(shared_.v[V(1).index()]), accumulate,
                     o);
   }
-  // What the loader says of the tile of columns at hand, ColumnFlags: to be
-  // read when K is there, before S is.
+  // The loader's ColumnFlags of the tile of columns at hand. They are there
+  // when K is, and are read before S is awaited.
   __device__ uint32_t ReadFlags() const {
     return shared_.columns[k_.index()].flags;
   }
@@ -120,7 +122,7 @@ class Consumer {
     ptx::Pin(p);
     LeaveV(2);
   }
-  // S is there: masks it and lets go of K, and of Q if it was the last tile.
+  // Once S is there: masks it, and lets go of K and, after the last tile, of Q.
   __device__ void TakeS(uint32_t flags, S& s) {
     if (flags & kLast) LeaveQ();
     if (flags & kMasked) Mask(shared_.columns[k_.index()], row_, lane_, s);
@@ -138,11 +140,11 @@ class Consumer {
     WarpArrives(shared_.v_ring.empty[V(ago).index()], lane_);
   }
 
-  // All P of a tile of rows is summed up.
+  // Once all P of the tile of rows at hand are summed up: stores LSE.
   __device__ Weights CloseTile(const OnlineSoftmax& softmax, bool fast) const {
     return Close<T>(softmax, shared_.slots[slot_.index()], fast, row_, lane_);
   }
-  // Stores what has come of a tile, and leaves its slot.
+  // Stores O of the tile of rows at hand, and leaves its slot.
   __device__ void FinishTile(const Weights& weights, O& o) {
     const int i = slot_.index();
     Finish<T, Config::kOutputPanels>(
@@ -151,9 +153,9 @@ class Consumer {
     LeaveSlot();
   }
 
-  // Runs the tile of rows at hand and all that follow it without a pause: the
-  // first product of each starts before the last of the one before. The last
-  // tile's results are left to be stored.
+  // Runs the tile of rows at hand and all fast ones that follow it without a
+  // pause: the first Q·K of each starts before the last P·V of the one before.
+  // The caller must close and finish the last one.
   __device__ void RunFastTiles(OnlineSoftmax& softmax, O& o) {
     S s;
     P p;
@@ -169,7 +171,8 @@ class Consumer {
     softmax.Begin(s, true);
     softmax.Exponentiate(s, factor);
     RoundP<T>(s, p);
-    // Bit 0: P is the last of its tile of rows; bit 1: the one before it was.
+    // Bit 0: this P is the last of its tile of rows. Bit 1: the P before it
+    // was, and this one's P·V begins O.
     uint32_t lasts = 2 | (flags & kLast);
 #pragma unroll 1
     while (true) {
@@ -206,8 +209,8 @@ class Consumer {
           RoundP<T>(s, p);
         }
       } else {
-        // A branch that waits for all of P: ptxas puts the wait that follows as
-        // early as it can, and would put it before P, but not before a branch.
+        // This branch waits for all of P. ptxas moves AwaitO's wait up as far
+        // as it can, which would be before P, but not over a branch.
         moves = softmax.ExponentiateAhead(s, factor);
         if (moves) [[unlikely]]
           softmax.Move(factor, s, shrink);
@@ -235,14 +238,15 @@ class Consumer {
     return shared_.slots[next.index()];
   }
 
-  // A tile whose scores are not plain; nothing overlaps.
+  // Runs a tile whose scores are not plain; nothing overlaps.
   __device__ void RunSlowTile(const TileSlot& slot, OnlineSoftmax& softmax,
                               O& o) {
     S s;
     P p;
     float shrink[2];
     bool accumulate = false, last = false;
-    ptx::WaitForStores<false>();  // it may be done again
+    // The tile may be one that is done again, whose O is still being stored.
+    ptx::WaitForStores<false>();
     WaitForQ();
 #pragma unroll 1
     while (!last) {
@@ -269,9 +273,9 @@ class Consumer {
 
   Shared<Config>& shared_;
   const int number_, lane_;
-  const int row_;  // the thread's first in the block, and that plus 8
+  const int row_;  // the thread's first row of the tile; it also has row_ + 8
   RingPlace<Config::kQBuffers> q_;
-  Stages k_;  // the next K; V of a tile comes after K of the next
+  Stages k_;  // the next K; V's place follows from it, see V()
   RingPlace<Config::kSlots> slot_;
 };
 

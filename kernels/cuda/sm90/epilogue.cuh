@@ -15,13 +15,13 @@
 
 namespace attnd::cuda::sm90 {
 
-// The rows of a warp, of which `first` is the tile's, by the copy engine: by
-// way of `panels`, kPanels of them, each 64 columns. Rows that the tensor does
-// not have are left out.
+// Stores a warp's 16 rows of O, from row `first` of the tile on, by the copy
+// engine, through kPanels panels T [16][64] at `panels`. Rows that the tensor
+// does not have are left out.
 template <class T, int kPanels, int kCount>
 __device__ void StoreBoxes(const float (&o)[kCount], const LoadSlot& tile,
                            int first, uint32_t panels, int lane) {
-  constexpr int kGroups = kCount / 4;  // of 8 columns
+  constexpr int kGroups = kCount / 4;  // groups of 8 columns
   const int row = lane % 16;
   const uint32_t put = panels + row * 128 + ((lane / 16 ^ (row & 7)) << 4);
 #pragma unroll
@@ -29,7 +29,7 @@ __device__ void StoreBoxes(const float (&o)[kCount], const LoadSlot& tile,
     const int place = panel % kPanels;
     if (place == 0) {
       ptx::WaitForStores<true>();
-      __syncwarp();  // the panels have been read
+      __syncwarp();  // the copy engine has read the panels
     }
 #pragma unroll
     for (int n = 0; n < 8 && 8 * panel + n < kGroups; n += 2) {
@@ -41,7 +41,7 @@ __device__ void StoreBoxes(const float (&o)[kCount], const LoadSlot& tile,
     }
     if (place + 1 < kPanels && 8 * panel + 8 < kGroups) continue;
     ptx::FenceAsyncProxy();
-    __syncwarp();  // the panels are there
+    __syncwarp();  // all lanes have written theirs
     if (lane == 0) {
       const CUtensorMap* map = tile.maps + kMapO;
       if (tile.copied) ptx::FenceTensorMap(map);
@@ -55,11 +55,13 @@ __device__ void StoreBoxes(const float (&o)[kCount], const LoadSlot& tile,
   }
 }
 
+// Whether row `row` of the tile is to be written.
 __device__ inline bool IsStored(const TileSlot& slot, int row) {
   return row >= slot.first_stored && row < slot.end_stored;
 }
 
-// Row `row` of the tile.
+// Stores row `row` of the tile, which is the thread's first or second row, by
+// r. All lanes of the warp call it.
 template <class T, bool kPairs, int kCount>
 __device__ void StoreAnyRow(const float (&o)[kCount], int r,
                             const TileSlot& slot, int row, int lane) {
@@ -78,30 +80,33 @@ __device__ void StoreAnyRow(const float (&o)[kCount], int r,
   }
 }
 
-// LSE of a row that saw something, from m and l. By the GPU's own logarithm,
-// within some 2^-22 of that of l, or of 1. `scale` brings scores to natural
-// units, as c does to those of log2. Where one score is all that counts, and m
-// is that score, LSE is it as backward finds it, to the bit: what
-// approximations leave must not turn a rounding.
+// (E7) of a row that saw something, from m and l. `scale` brings scores to
+// natural units, and c to units of log2. The GPU's approximate logarithm is off
+// by some 2^-22 of log2 l, or of 1. Where one score outweighs all others, and m
+// is that score, LSE must be the score to the bit, as backward computes it. So
+// what can only be errors of approximation is left out: it might turn a
+// rounding.
 __device__ inline float LogSumExp(float m, float l, float scale, float c) {
   const float more = (ptx::Log2(l) - LostOfBase(m, c)) * kLn2;
   const bool nothing = fabsf(more) < fabsf(__fmul_rn(m, c)) * 0x1p-26f;
   return fmaf(m, scale, nothing ? 0.0f : more);
 }
 
-// What O of a thread's two rows is to be multiplied by; 0: the row saw nothing,
-// is not valid, or its tile has to be done again.
+// 1 / l of a thread's two rows, by which O is to be multiplied. 0 if the row
+// saw nothing or is not valid, or if its tile has to be done again.
 struct Weights {
   float row[2] = {0.0f, 0.0f};
 };
 
-// Stores LSE, -inf of a row that saw nothing, or marks the tile: it has to be
-// done again if a row has overflowed, as all scores of one may have that looks
-// as if it saw nothing. `row` is the thread's first in the tile. `fast` is what
-// the slot's kind says, for callers that need not ask.
+// Stores LSE, which is -inf if a row saw nothing, and returns the weights of O.
+// If a row has overflowed it marks the tile, which has to be done again. A row
+// of a type whose products may overflow counts as overflowed if it looks as if
+// it saw nothing, since all its scores may have become -inf. `row` is the
+// thread's first in the tile. `fast`: whether the slot is kFast, which callers
+// know without asking it.
 //
-// A warp comes here, and to Finish, once a tile and waits for each instruction:
-// what counts is how few they are for rows that are like most.
+// Each warp runs this and Finish once a tile, when nothing hides the latency of
+// instructions. So rows of the usual kind take as few of them as possible.
 template <class T>
 __device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot,
                          bool fast, int row, int lane) {
@@ -112,7 +117,7 @@ __device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot,
                      (fmaxf(fabsf(m[0]), fabsf(m[1])) < kMostLog2) &
                      (sum[0] + sum[1] < INFINITY);
   if (__all_sync(0xffffffff, plain)) [[likely]] {
-    // Of a quad two lanes have a row each.
+    // Two lanes of each quad store LSE of a row each.
     const int r = lane % 4;
     if (r < 2 && slot.lse != nullptr) {
       const float of = r == 1 ? softmax.m[1] : softmax.m[0];
@@ -133,7 +138,7 @@ __device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot,
   }
   if (__any_sync(0xffffffff, again)) {
     if (lane == 0) slot.overflowed = true;
-    __syncwarp();  // all of the warp know it
+    __syncwarp();  // all lanes see the mark
     return {};
   }
   Weights weights;
@@ -149,9 +154,8 @@ __device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot,
   return weights;
 }
 
-// Divides O by the sums and stores it, unless that is in vain; rows that saw
-// nothing become 0. `panels` is where the warp has kPanels of O in shared
-// memory.
+// The end of (E9): multiplies O by 1 / l and stores it, 0 for rows that saw
+// nothing, unless the tile has to be done again. `panels`: as of StoreBoxes.
 template <class T, int kPanels, int kCount>
 __device__ void Finish(const Weights& weights, const TileSlot& slot,
                        const LoadSlot& tile, int row, int lane, uint32_t panels,
@@ -168,7 +172,7 @@ __device__ void Finish(const Weights& weights, const TileSlot& slot,
   if (slot.overflowed) return;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    // Of a row that nobody sees there may be NaN.
+    // O of a row that saw nothing may be NaN.
     const float weight = weights.row[i % 4 / 2];
     o[i] = weight == 0.0f ? 0.0f : o[i] * weight;
   }

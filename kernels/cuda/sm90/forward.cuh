@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_FORWARD_CUH_
 #define ATTND_KERNELS_CUDA_SM90_FORWARD_CUH_
 
-// The forward kernel: a block of a planner, two loaders and two or three
-// consumers, which stays on its multiprocessor until there are no more tiles.
+// The forward kernel. Its block of threads, a planner, two loaders and two or
+// three consumers, stays on its multiprocessor until there are no more tiles.
 
 #include "kernels/cuda/sm90/config.h"
 #include "kernels/cuda/sm90/consumer.cuh"
@@ -20,6 +20,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   ATTND_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<Shared<Config>*>(memory);
   if (threadIdx.x == 0) {
+    // Arrivals that end a phase: shared.cuh says whose.
     constexpr int kWarps = 4 * Config::kConsumers;
     for (auto& ring : shared.q_rings) ring.Init(1, 4);
     shared.k_ring.Init(1, kWarps);

@@ -10,8 +10,8 @@
 namespace attnd::cuda::sm90 {
 namespace {
 
-// As kForwardShapes, whose order is from small to large; CMakeLists.txt must
-// stamp them all.
+// A kernel for each of kForwardShapes, in the same order, from small to large.
+// CMakeLists.txt must stamp them all.
 template <DType kDType>
 absl::Span<const Kernel> Kernels() {
   static const Kernel kernels[] = {MakeForward<kDType, 64, 64, 0>(),
@@ -33,7 +33,7 @@ bool TakesSome(const ForwardShape& shape, const Problem& p) {
   return false;
 }
 
-// As kBackwardShapes; CMakeLists.txt must stamp them all.
+// A kernel for each of kBackwardShapes, likewise.
 template <DType kDType>
 absl::Span<const Kernel> BackwardKernels() {
   static const Kernel kernels[] = {
@@ -44,8 +44,8 @@ absl::Span<const Kernel> BackwardKernels() {
   return kernels;
 }
 
-// Whether scores are products times a scale that leaves them in f32's range,
-// and no more.
+// The host's ScoreRule::plain: whether scores are products times a moderate
+// scale, and no more.
 bool HasPlainScores(const Problem& p) {
   return !p.bias && !p.softcap.has_value() && p.scale >= 0x1p-40f &&
          p.scale <= 0x1p40f;

@@ -16,27 +16,29 @@ namespace attnd::cuda::sm90 {
 // instructions.
 inline constexpr int kCapability = 90;
 
-// A problem of more segments goes elsewhere: each takes two tensor maps.
+// A problem of more segments runs in sm80: each segment takes two tensor maps.
 inline constexpr size_t kMostSegments = 64;
 
-// Defined by the instances.
+// Defined by the instances, one for each of kForwardShapes.
 template <DType kDType, int kDim, int kValueDim, int64_t kFrom>
 Kernel MakeForward();
 
-// Defined by the instances.
+// Defined by the instances, one for each of kBackwardShapes.
 template <DType kDType, int kDim, int kValueDim>
 Kernel MakeBackward();
 
-// What the kernels for backward find out of a launch's tiles before they run.
+// The kernel that runs before each launch of a backward kernel, and writes down
+// what that needs to know of its tiles (backward/plan_columns.cu).
 const Kernel& PlanColumnsKernel();
 
-// The kernel for backward of the problem, or null if sm80's runs it. Looks at
-// shapes, types and scores only.
+// The kernel for backward of the problem, or null if sm80's must run it.
+// Shapes, types and scores decide; how memory is aligned, MakeBackwardMaps
+// finds out.
 const Kernel* FindBackward(const Problem& problem);
 
-// The kernels for the problem's sequences that are not decoded, each of which
-// one of them takes; none if sm80 does. Looks at shapes, lengths and types
-// only.
+// The kernels for those of the problem's sequences that are not decoded: each
+// sequence is taken by exactly one. None if sm80 must run them. Shapes, lengths
+// and types decide; how memory is aligned, MakeTensorMaps finds out.
 absl::InlinedVector<const Kernel*, 2> FindForward(const Problem& problem);
 
 }  // namespace attnd::cuda::sm90

@@ -1,10 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_LOAD_CUH_
 #define ATTND_KERNELS_CUDA_SM90_LOAD_CUH_
 
-// Tiles of Q, K and V on their way to shared memory: by the copy engine, which
-// writes 0 for what lies outside a tensor. The end of a sequence that is
-// shorter than its tensor is copied by the warp itself, since padding is never
-// read.
+// How tiles of Q, K and V come to shared memory. Mostly the copy engine brings
+// them, and writes 0 for what lies outside a tensor. Where a sequence ends
+// before its tensor does, the warp copies the tile itself, since padding is
+// never read.
 
 #include <cstdint>
 
@@ -13,8 +13,9 @@
 
 namespace attnd::cuda::sm90 {
 
-// Copies rows of `dim` elements, 16 bytes at a time, to a tile; rows from
-// `valid` on and columns from `dim` on become 0.
+// For a warp: copies rows of `dim` 16-bit elements, `stride` elements apart, to
+// the tile [kTileRows, 64 kPanels] at `tile`. Rows from `valid` on and columns
+// from `dim` on become 0.
 template <int kPanels, int kTileRows>
 __device__ void CopyRows(uint32_t tile, const void* from, int64_t stride,
                          int valid, int dim, int lane) {
@@ -35,14 +36,14 @@ __device__ void CopyRows(uint32_t tile, const void* from, int64_t stride,
   __syncwarp();
 }
 
-// Where the copy engine finds a tile. To be known before there is room for it:
-// reading it takes as long as a wait.
+// Where the copy engine finds a tile. Loaders read this from shared memory
+// before they wait for room, as reading it takes as long as a wait.
 struct Box {
   const CUtensorMap* map;
   int token, head, b;
 };
-// Starts copying a tile. The bytes count for `full`, to which they must be
-// announced.
+// Has the copy engine begin with a tile [kTileRows, 64 kPanels]. Its bytes
+// count for `full`, to which they must be announced.
 template <int kPanels, int kTileRows>
 __device__ void StartBox(const Box& box, uint32_t to, uint32_t full) {
 #pragma unroll
@@ -52,16 +53,17 @@ __device__ void StartBox(const Box& box, uint32_t to, uint32_t full) {
   }
 }
 
-// Before a warp's first use of a map that is in memory, not a parameter.
+// For a warp, before it first uses a map, which may be in memory and not in the
+// parameters.
 __device__ inline void AcquireMap(const LoadSlot& tile, int map, int lane) {
   if (tile.copied && lane == 0) ptx::FenceTensorMap(tile.maps + map);
 }
 
-// Rows of a tile that one consumer has.
+// The rows of a tile that one consumer has.
 struct ConsumerRows {
-  int first;  // of the sequence
-  int valid;
-  bool cut;  // there are others, that are not to be read
+  int first;  // the first one's number in the sequence
+  int valid;  // how many of them, the first ones, may see something
+  bool cut;   // the tensor goes on after those, but must not be read there
 
   __device__ ConsumerRows(const LoadSlot& tile, int consumer)
       : first(tile.first_row + consumer * kConsumerRows),
@@ -71,7 +73,8 @@ struct ConsumerRows {
             first + valid < tile.description.problem.q_len) {}
 };
 
-// For a warp: a consumer's rows of Q, once there is room.
+// For a warp, once there is room: brings a consumer's rows of Q to `to`, a tile
+// [64, kDim]. `full` ends its phase when they are there.
 template <class Config>
 __device__ void LoadQ(const LoadSlot& tile, const ConsumerRows& rows,
                       const Box& box, uint32_t to, uint32_t full, int lane) {
@@ -89,7 +92,7 @@ __device__ void LoadQ(const LoadSlot& tile, const ConsumerRows& rows,
   }
 }
 
-// Has a consumer's rows brought from memory to the cache.
+// Has a consumer's rows of Q brought from memory to the L2 cache.
 template <class Config>
 __device__ void PrefetchQ(const LoadSlot& tile, int consumer, int lane) {
   const ConsumerRows rows(tile, consumer);
@@ -101,8 +104,8 @@ __device__ void PrefetchQ(const LoadSlot& tile, int consumer, int lane) {
   }
 }
 
-// For a warp: as much of a tile of K or V, from `column` of a segment on, as is
-// not padding.
+// For a warp: copies as much of a tile of K or V, from `column` of a segment
+// on, as is not padding, to `to`. `dim` is head_dim or value_dim.
 template <int kPanels, int kCols>
 __device__ void CopyColumns(const LoadSlot& tile, int segment, int column,
                             const ConstTensorView& view, int dim, uint32_t to,

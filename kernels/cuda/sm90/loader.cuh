@@ -48,8 +48,8 @@ class Loader {
   }
 
  private:
-  // Loads K and V in the order in which they are used: K, the next K, V, the
-  // next but one K, the next V, ...; all but the last V.
+  // Loads K and V of a tile of rows in the order in which they are used:
+  // K0, K1, V0, K2, V1, ...; the last V is left to LoadLastV.
   __device__ void Load(int slot) {
     LoadSlot& tile = shared_.load_slots[slot];
     WalkPlace here = tile.first;
@@ -63,7 +63,7 @@ class Loader {
         AcquireMap(tile, KMap(here.segment), lane_);
         AcquireMap(tile, VMap(here.segment), lane_);
       }
-      // Of the last tile of a segment: what comes after it.
+      // After the last tile of a segment the walk enters another one.
       entered = here.column + kCols >= here.end;
       if (entered) ToNextSegment(tile, here.segment);
       const bool last = entered && !tile.first.valid();
@@ -80,7 +80,7 @@ class Loader {
     }
     if (!claimed) Claim(slot);
   }
-  // Leaves where the walk goes on in tile.first.
+  // Moves tile.first on to where the walk enters a segment after `segment`.
   __device__ void ToNextSegment(LoadSlot& tile, int segment) const {
     __syncwarp();  // all have left the place
     if (lane_ == 0) {
@@ -89,7 +89,8 @@ class Loader {
     }
     __syncwarp();  // all see the place
   }
-  // The last V of the tile of rows before, if it is still to be loaded.
+  // Loads the last V of the tile of rows before, if that is still to be done,
+  // and leaves that tile's slot.
   __device__ void LoadLastV() {
     if (open_slot_ < 0) return;
     LoadV(shared_.load_slots[open_slot_]);
@@ -99,10 +100,11 @@ class Loader {
   __device__ void LeaveSlot(int i) const {
     WarpArrives(shared_.slot_ring.empty[i], lane_);
   }
-  // Says that the tile of rows is nearly loaded.
+  // Tells the planner that the tile of rows is nearly loaded.
   __device__ void Claim(int i) const {
     if (lane_ == 0) ptx::BarrierArrive(ptx::SharedAddress(&shared_.claims[i]));
   }
+  // Whether at most kTiles tiles of columns are still to be loaded.
   __device__ static bool IsNearEnd(const LoadSlot& tile,
                                    const WalkPlace& place) {
     constexpr int kTiles = 4;
@@ -134,7 +136,7 @@ class Loader {
     if (lane_ == 0) Announce(full, padded ? 0 : Config::kKBytes);
     k_.Next();
   }
-  // Of the oldest tile of columns whose K has been loaded alone.
+  // Loads V of the oldest tile of columns of which only K has been loaded.
   __device__ void LoadV(const LoadSlot& tile) {
     Stagger();
     const int i = v_.index();
@@ -158,7 +160,8 @@ class Loader {
     }
     v_.Next();
   }
-  // That a tile is there, but for `bytes` that the copy engine brings.
+  // Arrives at `full`: the tile is there, but for `bytes` that the copy engine
+  // still brings.
   __device__ static void Announce(uint32_t full, uint32_t bytes) {
     if (bytes == 0) {
       ptx::BarrierArrive(full);
@@ -167,7 +170,7 @@ class Loader {
     }
   }
 
-  // Says what the rows see of a tile of columns.
+  // Tells consumers what the rows see of a tile of columns.
   __device__ void Describe(const LoadSlot& tile, const WalkPlace& place,
                            bool last, bool padded,
                            ColumnTile<kRows>& columns) const {
@@ -208,7 +211,7 @@ class Loader {
 
   Shared<Config>& shared_;
   const int lane_;
-  int open_slot_ = -1;  // whose last V is still to be loaded; -1: none
+  int open_slot_ = -1;  // the slot whose last V is to be loaded; -1: none
   RingPlace<Config::kStages> k_, v_;
   RingPlace<Config::kSlots> slot_;
 };

@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_MASK_CUH_
 #define ATTND_KERNELS_CUDA_SM90_MASK_CUH_
 
-// What becomes of the scores of a tile before softmax sees them.
+// What becomes of a tile's products before softmax sees them: masks, and scores
+// that are not plain.
 
 #include <cmath>
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace attnd::cuda::sm90 {
 
-// Of a thread's columns of a row, every eighth and the one after it, those that
-// lie before `end`, which is relative to the first: a bit each.
+// A thread has columns 0, 1, 8, 9, 16, 17, ... of a row, counted from its
+// first. Bit i says whether the ith of these kBits columns lies before `end`.
 template <int kBits>
 __device__ uint32_t ColumnsBefore(int end) {
   static_assert(kBits <= 32);
@@ -21,8 +22,8 @@ __device__ uint32_t ColumnsBefore(int end) {
   return count >= 32 ? ~0u : (1u << count) - 1;
 }
 
-// Of a thread whose rows in the block are `row` and row + 8: what they do not
-// see becomes -inf.
+// Sets to -inf what the thread's two rows, `row` and row + 8 of the tile of
+// rows, do not see.
 template <int kRows, int kCount>
 __device__ void Mask(const ColumnTile<kRows>& tile, int row, int lane,
                      float (&s)[kCount]) {
@@ -40,13 +41,14 @@ __device__ void Mask(const ColumnTile<kRows>& tile, int row, int lane,
   }
 }
 
-// Scores by the rule, and masked. One by one, by way of local memory, to take
-// no registers from what is done always.
+// Makes scores of products, (E1) and (E2), by the slot's rule, and masks them.
+// It goes through local memory one by one, to take no registers from the fast
+// path.
 template <int kRows, int kCount>
 __device__ void Score(const ColumnTile<kRows>& tile, const TileSlot& slot,
                       int row, int lane, float (&s)[kCount]) {
-  // Of another type than S: nvcc gives inlined arrays of one type one place in
-  // local memory, and then S has one.
+  // This has another type than S, as nvcc gives local arrays of one type in
+  // inlined functions one place: S would be in local memory, too.
   float scores[kCount / 4][4];
 #pragma unroll
   for (int e = 0; e < kCount; ++e) scores[e / 4][e % 4] = s[e];

@@ -49,14 +49,14 @@ class Planner {
   }
 
  private:
-  // Whether a tile is over before another could be planned.
+  // Whether a tile is worked on for less time than planning the next one takes.
   __device__ static bool IsShort(const LoadSlot& tile) {
     constexpr int64_t kColumns = 768;
     return tile.sequence.kv_len <= kColumns;
   }
 
-  // Finds out what the loaders need to know of the tile of rows: first, as
-  // memory is far. For one lane.
+  // Finds out what the loaders need to know of the tile of rows. This comes
+  // before Plan, as what they load takes long to come. For one lane.
   __device__ void PlanLoads(const OpenTile& open, const TilePlace& place,
                             bool again, LoadSlot& load) const {
     const DeviceProblem& p = *open.problem;
@@ -82,14 +82,14 @@ class Planner {
                 : plain             ? SlotKind::kFast
                                     : SlotKind::kSlow;
   }
-  // Rows of the tile that are before `row`.
+  // How many of the tile's rows come before the sequence's row `row`.
   __device__ static int Within(int64_t row, int64_t first_row) {
     return static_cast<int>(
         min(max(row - first_row, int64_t{0}), int64_t{kRows}));
   }
 
-  // The same for what consumers need. What is read comes first, and what is
-  // written last, or each would wait for the other.
+  // The same for what consumers need. It reads everything first and writes
+  // last, or each load would wait for the store before it.
   __device__ void Plan(const OpenTile& open, const TilePlace& place,
                        int64_t index, const LoadSlot& load,
                        TileSlot& to) const {
@@ -103,7 +103,9 @@ class Planner {
     slot.factor = slot.rule.factor(slot.kind == SlotKind::kFast);
     slot.overflowed = false;
     slot.valid = load.valid;
-    // What other kernels have done is left alone, but not what pads it.
+    // Rows that another kernel stores are left alone: the first kDecodeRows of
+    // a sequence that is decoded, and sequences of the other shape's lengths.
+    // The padding after the former is stored here, as rows that see nothing.
     const int rows = Within(p.q_len, first_row);
     slot.first_stored =
         IsDecode(sequence.q_len) ? Within(kDecodeRows, first_row) : 0;
@@ -133,9 +135,10 @@ class Planner {
     to = slot;
   }
 
-  // Mostly of the first tile's problem: on its way while the planner begins.
+  // The description of the first run's problem, mostly also the first tile's.
+  // It is on its way while the planner begins.
   DescriptionCopy<WarpTeam> first_;
-  const bool copied_;  // descriptions are in memory, not parameters
+  const bool copied_;  // whether descriptors are in memory, not in parameters
   Shared<Config>& shared_;
   const int lane_;
   Planning<Shared<Config>, Config::kSlots> planning_;

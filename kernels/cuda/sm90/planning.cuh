@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_PLANNING_CUH_
 #define ATTND_KERNELS_CUDA_SM90_PLANNING_CUH_
 
-// What a planner does whatever its tiles are: slots are filled with them in
-// turn, and those whose scores have overflowed are given out again.
+// What a planner does whatever its tiles are: it fills slots with them in turn,
+// and gives out again those whose scores have overflowed.
 
 #include <cstdint>
 
@@ -16,24 +16,33 @@ namespace attnd::cuda::sm90 {
 
 enum class SlotKind : uint8_t {
   kFast,   // a tile whose scores are plain, see ScoreRule
-  kSlow,   // one whose scores are not
-  kEmpty,  // one whose rows see nothing: no K and V come for it
-  kDrain,  // no tile; the next may depend on what comes of those before
-  kEnd,    // no tile, and none comes any more
+  kSlow,   // a tile whose scores are not, or have overflowed when it was kFast
+  kEmpty,  // a tile whose rows see nothing: no Q, K and V are loaded
+  kDrain,  // no tile; what comes next depends on whether tiles overflow
+  kEnd,    // no tile, and no slot comes after it
 };
 
-// What a planner keeps, in shared memory; it has few registers.
+// What a planner keeps for itself. It is in shared memory because the planner
+// has few registers.
 template <int kSlots>
 struct PlanningState {
   uint32_t redo[kSlots];  // tiles that are to be done again, see TileScheduler
-  uint32_t run_end;       // the launch's tiles that come before the next run's
-  TileRun run;            // that the last tile was in
+  uint32_t run_end;  // how many of the launch's tiles come before run's end
+  TileRun run;       // the run that the last tile was in
 };
 
-// For one warp. Shared has `slots`, each with kind, overflowed and tile, and
-// `load_slots`, with kind; `slot_ring`, and `known`, by which loaders know
-// of a slot sooner; `claims`, by which a loader says of a slot's tile that it
-// is nearly loaded; `planning`.
+// For one warp, the planner. Shared has these members, [kSlots] but the last:
+//
+//   member               written, or arrived at, by    read, or awaited, by
+//   slots.kind           planner                       consumers, planner
+//   slots.tile           planner                       planner
+//   slots.overflowed     planner; then consumers       planner, consumers
+//   load_slots.kind      planner                       loaders
+//   known                planner, before slot_ring     loaders
+//   slot_ring.full       planner                       consumers
+//   slot_ring.empty      loaders, consumers' warps     planner
+//   claims               loader: tile nearly loaded    planner
+//   planning             planner                       planner
 template <class Shared, int kSlots>
 class Planning {
  public:
@@ -45,17 +54,18 @@ class Planning {
         lane_(threadIdx.x % 32) {
     if (lane_ == 0) {
       shared.planning.run = params.first_run;
-      // Where there are others, the run of a tile is looked for.
+      // Where there are several runs, 0 makes Run look for the first tile's.
       shared.planning.run_end = params.num_runs == 1 ? params.num_tiles : 0;
     }
     __syncwarp();  // all see the run
   }
 
-  // Fills slots until there are no more tiles. `open` fills one with a tile,
-  // that may be one to be done again, tells loaders as soon as they can begin,
-  // and says whether the tile is short. No tile is taken before it is needed,
-  // or another block might have had it sooner: not before the last one is
-  // nearly loaded, or the last but one, if it is short.
+  // Fills slots until there are no more tiles. `open(slot, tile, again)` writes
+  // a tile to a slot, calls TellLoaders as soon as loaders can begin, and
+  // returns whether the tile is short; `again` says that it is done once more.
+  // A tile is taken as late as possible, since another block might begin with
+  // it sooner: when the tile before it is nearly loaded or, if that is short,
+  // the one before that.
   template <class Open>
   __device__ void Run(const Open& open) {
     while (true) {
@@ -73,7 +83,7 @@ class Planning {
         WaitForClaim(is_short ? 2 : 1);
         continue;
       }
-      // What is not over yet may have to be done again.
+      // Tiles that are still worked on may have to be done again.
       Publish(SlotKind::kDrain);
       while (retired_.count() != filled_.count()) Retire();
       if (!scheduler_.HasMore()) break;
@@ -81,8 +91,8 @@ class Planning {
     Publish(SlotKind::kEnd);
   }
 
-  // Brings the description of the tile's problem to `description`, which has
-  // that of the problem `described`, and says what the tile is.
+  // Returns what `tile` is. Copies its problem's description to `description`,
+  // unless that is `described`, the one whose description is there already.
   __device__ OpenTile Open(int64_t tile, BlobOffset& described,
                            TileDescription& description) const {
     if (described != state().run.problem) {
@@ -91,7 +101,7 @@ class Planning {
     }
     return MakeOpenTile(blob_, state().run, tile, description);
   }
-  // Tells loaders what a slot's tile is. For the lane that has written it.
+  // Tells loaders that a LoadSlot is written. For the lane that has written it.
   __device__ void TellLoaders(int slot) const {
     ptx::BarrierArrive(ptx::SharedAddress(&shared_.known[slot]));
   }
@@ -100,7 +110,7 @@ class Planning {
  private:
   __device__ PlanningState<kSlots>& state() const { return shared_.planning; }
 
-  // Finds the run that a tile is in.
+  // Makes `run` the run that a tile is in.
   __device__ void FindRun(int64_t tile) {
     const TileRun* runs = At<TileRun>(blob_, params_.runs);
     const int n = cuda::FindRun(runs, params_.num_runs, tile);
@@ -117,7 +127,8 @@ class Planning {
     __syncwarp();  // all see the run
   }
 
-  // Waits until the oldest slot is done with.
+  // Waits until all have left the oldest slot that is not retired, and notes
+  // its tile if it has overflowed.
   __device__ void Retire() {
     const int i = retired_.index();
     ptx::BarrierWait(ptx::SharedAddress(&shared_.slot_ring.empty[i]),
@@ -129,6 +140,7 @@ class Planning {
     __syncwarp();  // all have read the slot
     retired_.Next();
   }
+  // Tells consumers that the next slot is written.
   __device__ void Publish() {
     __syncwarp();  // the slot is written
     if (lane_ == 0) {
@@ -137,6 +149,7 @@ class Planning {
     }
     filled_.Next();
   }
+  // Fills the next slot with what is no tile, and tells all of it.
   __device__ void Publish(SlotKind kind) {
     const int slot = filled_.index();
     if (lane_ == 0) {
@@ -145,8 +158,8 @@ class Planning {
     }
     Publish();
   }
-  // Waits until the tile that was published `ago` tiles before the next one is
-  // nearly loaded.
+  // Waits until the loader has claimed the tile that was published `ago` slots
+  // before the next one: 1 is the last.
   __device__ void WaitForClaim(uint32_t ago) const {
     if (filled_.count() < ago) return;
     const RingPlace<kSlots> place(filled_.count() - ago);

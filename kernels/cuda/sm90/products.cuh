@@ -2,7 +2,8 @@
 #define ATTND_KERNELS_CUDA_SM90_PRODUCTS_CUH_
 
 // The two products of a warpgroup. They run on after these functions return: no
-// one may touch what they read or write until a wait says so.
+// one may touch what they read or write until WgmmaWait says that they are
+// over.
 
 #include <cstdint>
 
@@ -11,11 +12,12 @@
 
 namespace attnd::cuda::sm90 {
 
-// S = Q K^T, (E1): the consumer's rows of Q at `q` and a tile of K at `k`.
+// S = Q K^T, (E1) before the scale: S [64, kCols] from the consumer's rows of
+// Q, [64, kDim] at `q`, and a tile of K, [kCols, kDim] at `k`.
 template <class Config>
 __device__ void StartQK(uint32_t q, uint32_t k, float (&s)[Config::kCols / 2]) {
   using Mma = ptx::Wgmma<typename Config::T, Config::kCols>;
-  // Else what follows from it is kept in registers from tile to tile.
+  // Without this, descriptors are kept in registers from tile to tile.
   ptx::Pin(q);
   const uint64_t a = ptx::Descriptor(q, 16), b = ptx::Descriptor(k, 16);
   ptx::Pin(s);
@@ -29,7 +31,8 @@ __device__ void StartQK(uint32_t q, uint32_t k, float (&s)[Config::kCols / 2]) {
   ptx::WgmmaCommit();
 }
 
-// O = P V, or O += P V: part of (E9). P is rounded, as A of wgmma.
+// O = P V or, if `accumulate`, O += P V, part of (E9): P [64, kCols] is rounded
+// and in registers, V [kCols, kValueDim] at `v`, O [64, kValueDim].
 template <class Config>
 __device__ void StartPV(uint32_t (&p)[Config::kCols / 4], uint32_t v,
                         bool accumulate, float (&o)[Config::kValueDim / 2]) {
@@ -45,7 +48,7 @@ __device__ void StartPV(uint32_t (&p)[Config::kCols / 4], uint32_t v,
   ptx::WgmmaCommit();
 }
 
-// P rounded to T: accumulators are what A is, two by two.
+// Rounds P to T. Two neighbouring accumulators of a thread are a word of A.
 template <class T, int kCount>
 __device__ void RoundP(const float (&s)[kCount], uint32_t (&p)[kCount / 2]) {
 #pragma unroll

@@ -1,8 +1,9 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_PTX_CUH_
 #define ATTND_KERNELS_CUDA_SM90_PTX_CUH_
 
-// Hopper's own instructions, a function each; wgmma itself is in wgmma.cuh,
-// what Ampere has in ../ptx.cuh. Addresses of shared memory are 32 bits wide.
+// Hopper's own instructions, one function each; wgmma itself is in wgmma.cuh,
+// and what Ampere has in tile/ptx.cuh. Addresses of shared memory are 32 bits
+// wide.
 
 #include <cuda.h>
 
@@ -21,8 +22,8 @@ using cuda::ptx::StoreShared16;
 
 // --- mbarrier: a phase ends when all arrivals and all announced bytes are in.
 
-// `arrivals` of them end a phase. Visible to others after FenceBarrierInit and
-// a barrier of the block.
+// Makes a barrier of which `arrivals` arrivals end a phase. Other threads may
+// use it after FenceBarrierInit and a barrier of the block.
 __device__ inline void BarrierInit(uint32_t barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier),
                "r"(arrivals)
@@ -42,8 +43,8 @@ __device__ inline void BarrierArriveExpect(uint32_t barrier, uint32_t bytes) {
       "r"(bytes)
       : "memory");
 }
-// Until the phase of this parity is over. The first phase has parity 0; a
-// barrier that is new counts as having ended parity 1.
+// Waits until the phase of this parity is over. The first phase has parity 0; a
+// barrier that is new counts as having ended a phase of parity 1.
 __device__ inline void BarrierWait(uint32_t barrier, uint32_t parity) {
   asm volatile(
       "{\n"
@@ -56,7 +57,7 @@ __device__ inline void BarrierWait(uint32_t barrier, uint32_t parity) {
       : "memory");
 }
 
-// Whether it is, without waiting.
+// Whether the phase of this parity is over, without waiting.
 __device__ inline bool BarrierTest(uint32_t barrier, uint32_t parity) {
   uint32_t over;
   asm volatile(
@@ -71,8 +72,8 @@ __device__ inline bool BarrierTest(uint32_t barrier, uint32_t parity) {
   return over != 0;
 }
 
-// The same as BarrierWait, but never suspends the warp: of its other threads
-// each may be waiting for something else.
+// The same as BarrierWait, but never suspends the warp, for threads of one warp
+// that wait for different things.
 __device__ inline void BarrierPoll(uint32_t barrier, uint32_t parity) {
   while (!BarrierTest(barrier, parity)) {
   }
@@ -80,14 +81,14 @@ __device__ inline void BarrierPoll(uint32_t barrier, uint32_t parity) {
 
 // --- Clusters.
 
-// Which block of its cluster this is.
+// The number of this block in its cluster.
 __device__ inline uint32_t ClusterRank() {
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// The address of what block `rank` of the cluster has where this one has
-// `address`.
+// The address, in the cluster's shared memory, of what block `rank` has where
+// this block has `address`.
 __device__ inline uint32_t ClusterAddress(uint32_t address, uint32_t rank) {
   uint32_t there;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
@@ -95,16 +96,17 @@ __device__ inline uint32_t ClusterAddress(uint32_t address, uint32_t rank) {
                : "r"(address), "r"(rank));
   return there;
 }
-// All threads of a cluster that have not ended come to both; who has waited
-// sees what others did before they arrived.
+// A barrier of a cluster in two halves, both of which all threads that have not
+// ended call. After ClusterWait a thread sees what others did before
+// ClusterArrive.
 __device__ inline void ClusterArrive() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
 __device__ inline void ClusterWait() {
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
-// Stores a word at an address in any block of the cluster, where it counts for
-// `barrier`.
+// Stores a word in the shared memory of any block of the cluster, where its
+// bytes count for that block's `barrier`. Both are addresses in the cluster.
 __device__ inline void StoreCluster(uint32_t to, uint32_t value,
                                     uint32_t barrier) {
   asm volatile(
@@ -113,15 +115,16 @@ __device__ inline void StoreCluster(uint32_t to, uint32_t value,
       "r"(value), "r"(barrier)
       : "memory");
 }
-// At a barrier of any block of the cluster. That what this thread has had read
-// by wgmma may be overwritten, and no more: a release at the cluster's scope
-// would wait for all that the thread has sent to memory.
+// Arrives at a barrier of any block of the cluster. It says that what wgmma has
+// read for this thread may be overwritten, and no more: it is no release at the
+// cluster's scope, which would wait for all that the thread has sent to memory.
 __device__ inline void BarrierArriveCluster(uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier)
                : "memory");
 }
-// `bytes` in a row, a multiple of 16, from this block's shared memory to that
-// of a block of the cluster, where they count for `barrier`.
+// Starts to copy `bytes` in a row, a multiple of 16, from this block's shared
+// memory to that of any block of the cluster, where they count for its
+// `barrier`.
 __device__ inline void BulkSend(uint32_t to, uint32_t from, uint32_t bytes,
                                 uint32_t barrier) {
   asm volatile(
@@ -140,14 +143,14 @@ __device__ inline uint64_t GlobalAddress(const void* p) {
 __device__ inline void StoreGlobal4(uint64_t to, float x) {
   asm volatile("st.global.f32 [%0], %1;" ::"l"(to), "f"(x) : "memory");
 }
-// 8 bytes, aligned.
+// Stores 8 bytes, `a` first, at a multiple of 8.
 __device__ inline void StoreGlobal8(uint64_t to, uint32_t a, uint32_t b) {
   asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(a), "r"(b)
                : "memory");
 }
 
-// Adds to four floats in global memory, aligned to 16 bytes; nobody waits for
-// it.
+// Adds to four floats in global memory, aligned to 16 bytes, each atomically.
+// The thread does not wait for it.
 __device__ inline void AddGlobal(uint64_t to, float a, float b, float c,
                                  float d) {
   asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to),
@@ -155,8 +158,9 @@ __device__ inline void AddGlobal(uint64_t to, float a, float b, float c,
                : "memory");
 }
 
-// Four matrices of 8 by 8 16-bit elements: of each, a thread has two elements
-// of row lane / 4 and lane 8 i + r gives where row r of matrix i goes.
+// Stores four 8x8 matrices of 16-bit elements, a word of each lane for each:
+// lane t has elements 2(t%4) and 2(t%4)+1 of row t/4. `row` of lane 8 i + r is
+// the address to which row r of matrix i goes.
 __device__ inline void StoreMatrices(uint32_t row, uint32_t a, uint32_t b,
                                      uint32_t c, uint32_t d) {
   asm volatile(
@@ -165,8 +169,8 @@ __device__ inline void StoreMatrices(uint32_t row, uint32_t a, uint32_t b,
       "r"(a), "r"(b), "r"(c), "r"(d)
       : "memory");
 }
-// The same as StoreMatrices, each matrix transposed: the lanes' elements of a
-// column become a row.
+// The same, but each matrix is transposed on the way: the elements of a column
+// become a row.
 __device__ inline void StoreMatricesTransposed(uint32_t row, uint32_t a,
                                                uint32_t b, uint32_t c,
                                                uint32_t d) {
@@ -179,8 +183,9 @@ __device__ inline void StoreMatricesTransposed(uint32_t row, uint32_t a,
 
 // --- The copy engine.
 
-// A box of a tensor of four dimensions to shared memory; what lies outside the
-// tensor becomes 0. Its bytes count for `barrier`.
+// Starts to copy the box at (c0, c1, c2, c3), innermost first, of a tensor of
+// four dimensions to shared memory; what lies outside the tensor becomes 0. All
+// bytes of the box count for `barrier`.
 __device__ inline void TmaLoad(uint32_t to, const CUtensorMap* map, int c0,
                                int c1, int c2, int c3, uint32_t barrier) {
   asm volatile(
@@ -189,8 +194,8 @@ __device__ inline void TmaLoad(uint32_t to, const CUtensorMap* map, int c0,
       "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(barrier)
       : "memory");
 }
-// `bytes` in a row, a multiple of 16 at addresses that are, to shared memory.
-// They count for `barrier`.
+// Starts to copy `bytes` in a row to shared memory, where they count for
+// `barrier`. `bytes` and both addresses are multiples of 16.
 __device__ inline void BulkLoad(uint32_t to, const void* from, uint32_t bytes,
                                 uint32_t barrier) {
   asm volatile(
@@ -199,8 +204,8 @@ __device__ inline void BulkLoad(uint32_t to, const void* from, uint32_t bytes,
       "l"(GlobalAddress(from)), "r"(bytes), "r"(barrier)
       : "memory");
 }
-// A box from shared memory to a tensor, but for what lies outside of it. Stores
-// of a thread since the last CommitStores are a group.
+// Starts to copy a box from shared memory to a tensor, but for what lies
+// outside of it. A thread's stores since its last CommitStores are a group.
 __device__ inline void TmaStore(const CUtensorMap* map, int c0, int c1, int c2,
                                 int c3, uint32_t from) {
   asm volatile(
@@ -209,8 +214,8 @@ __device__ inline void TmaStore(const CUtensorMap* map, int c0, int c1, int c2,
       "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(from)
       : "memory");
 }
-// Adds floats in a row, `bytes` in all, to memory: as TmaStore, a store of the
-// thread's group.
+// Starts to add floats in a row, `bytes` in all, to those at `to`, each
+// atomically. Like TmaStore, it is a store of the thread's group.
 __device__ inline void BulkAdd(float* to, uint32_t from, uint32_t bytes) {
   asm volatile(
       "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], "
@@ -221,7 +226,8 @@ __device__ inline void BulkAdd(float* to, uint32_t from, uint32_t bytes) {
 __device__ inline void CommitStores() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
-// Until the thread's stores have been made, or have only read shared memory.
+// Waits until this thread's stores have been made or, if kRead, have read
+// shared memory, so that it may be overwritten.
 template <bool kRead>
 __device__ inline void WaitForStores() {
   if constexpr (kRead) {
@@ -230,7 +236,7 @@ __device__ inline void WaitForStores() {
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   }
 }
-// The same box to the L2 cache alone.
+// Brings a box of a tensor to the L2 cache alone.
 __device__ inline void TmaPrefetch(const CUtensorMap* map, int c0, int c1,
                                    int c2, int c3) {
   asm volatile(
@@ -239,19 +245,20 @@ __device__ inline void TmaPrefetch(const CUtensorMap* map, int c0, int c1,
       "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
-// Before the first use of a map that was copied to memory: what a block may
-// remember of another map at that address is forgotten.
+// Must come before a thread's first use of a map that was copied to memory:
+// what the multiprocessor remembers of another map at that address is
+// forgotten.
 __device__ inline void FenceTensorMap(const CUtensorMap* map) {
   asm volatile(
       "fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map)
       : "memory");
 }
-// What this thread has stored to shared memory is seen by wgmma and the copy
-// engine, once others know by a barrier that it is there.
+// Makes what this thread has stored to shared memory visible to wgmma and the
+// copy engine. Who then starts these must know by a barrier that it is there.
 __device__ inline void FenceAsyncProxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
-// What this thread has seen of global memory comes before what it has the copy
+// Orders what this thread has seen of global memory before what it has the copy
 // engine do there.
 __device__ inline void FenceAsyncProxyGlobal() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
@@ -259,6 +266,8 @@ __device__ inline void FenceAsyncProxyGlobal() {
 
 // --- Warpgroups.
 
+// Raises and lowers how many registers each thread has; all warps of a
+// warpgroup call it, and the raise waits until others have given theirs.
 template <int kRegisters>
 __device__ inline void TakeRegisters() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -267,7 +276,8 @@ template <int kRegisters>
 __device__ inline void GiveRegisters() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
-// Named barriers 1 to 15; barrier 0 is __syncthreads.
+// Named barriers 1 to 15; barrier 0 is __syncthreads. A phase ends when
+// kThreads threads have come, to wait (Sync) or only to arrive.
 template <int kThreads>
 __device__ inline void NamedBarrierSync(int barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kThreads) : "memory");

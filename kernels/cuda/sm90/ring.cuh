@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_RING_CUH_
 #define ATTND_KERNELS_CUDA_SM90_RING_CUH_
 
-// Buffers in turn, and how those who fill and those who read them wait for each
-// other.
+// Rings of slots, which are filled and read in turn, and how those who fill and
+// those who read them wait for each other.
 
 #include <cstdint>
 
@@ -11,12 +11,14 @@
 
 namespace attnd::cuda::sm90 {
 
-// Who tells whom: `full`, that it is there; `empty`, everyone who has read it
-// that he has left.
+// The barriers of a ring of kCount slots.
+// full: producers → consumers, the slot's data is ready.
+// empty: every consumer → producers, the slot may be filled again.
 template <int kCount>
 struct Ring {
   uint64_t full[kCount], empty[kCount];
 
+  // For one thread: how many arrivals end a phase of `full` and of `empty`.
   __device__ void Init(int producers, int consumers) {
     for (int i = 0; i < kCount; ++i) {
       ptx::BarrierInit(ptx::SharedAddress(&full[i]), producers);
@@ -25,7 +27,8 @@ struct Ring {
   }
 };
 
-// Tells who waits for `barrier` that all lanes of this warp have come here.
+// Arrives at `barrier` once for the warp, when all of its lanes have come here.
+// All lanes call it.
 __device__ inline void WarpArrives(uint64_t& barrier,
                                    int lane = threadIdx.x % 32) {
   Stagger();
@@ -33,7 +36,9 @@ __device__ inline void WarpArrives(uint64_t& barrier,
   if (lane == 0) ptx::BarrierArrive(ptx::SharedAddress(&barrier));
 }
 
-// Where in a ring someone is: how many places it has come past.
+// Where in a ring a producer or consumer is: how many slots it has passed. A
+// consumer waits for full[index()] with parity(), and a producer for
+// empty[index()] with parity() ^ 1, which does not wait in the first round.
 template <int kCount>
 class RingPlace {
  public:

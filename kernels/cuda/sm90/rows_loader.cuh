@@ -2,8 +2,8 @@
 #define ATTND_KERNELS_CUDA_SM90_ROWS_LOADER_CUH_
 
 // The rows' loader: one warp, which brings Q to shared memory, each consumer's
-// rows as soon as there is room for them. Apart from the planner and the
-// loader, so that neither waits for that room.
+// rows as soon as there is room for them. It is a warp of its own so that
+// neither planner nor loader waits for that room.
 
 #include <cstdint>
 
@@ -39,7 +39,7 @@ class RowsLoader {
     AcquireMap(tile, kMapQ, lane_);
 #pragma unroll 1
     for (int n = 0; n < Config::kConsumers; ++n) {
-      // What can be loaded now need not be brought nearer.
+      // Rows that can be loaded now need not be brought to the L2 cache first.
       if (!HasRoom(n)) PrefetchQ<Config>(tile, n, lane_);
     }
     Stagger();

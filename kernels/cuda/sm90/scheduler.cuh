@@ -14,8 +14,8 @@ namespace attnd::cuda::sm90 {
 // For one warp.
 class TileScheduler {
  public:
-  // `redo` is the scheduler's own, with room for as many tiles as a block can
-  // have under way.
+  // `redo`, in shared memory, is the scheduler's own. It has room for as many
+  // tiles as a block can have under way.
   __device__ TileScheduler(const LaunchParams& params, uint32_t* redo)
       : counter_(params.counters),
         first_tile_(params.first_tile),
@@ -39,25 +39,26 @@ class TileScheduler {
   }
   // Whether a tile is to be done again.
   __device__ bool HasMore() const { return waiting_ > 0; }
-  // Whether Next gave one that had been given before.
+  // Whether the tile that Next gave last had been given before.
   __device__ bool again() const { return again_; }
 
-  // Gives a tile out again.
+  // Has Next give a tile out again.
   __device__ void Again(int64_t tile) {
     redo_[waiting_++] = static_cast<uint32_t>(tile - first_tile_);
     __syncwarp();  // all see it
   }
 
  private:
-  // Each block begins with a tile of its own and counts on until it has one too
-  // many: the counter is taken num_tiles times in all and is 0 again then.
+  // Each block begins with tile blockIdx.x of the launch, and takes all others
+  // from the counter until it gets one too many. So the counter is incremented
+  // num_tiles times in all, after which it is 0 again.
   uint32_t* const counter_;
   const int64_t first_tile_;
   const uint32_t tiles_;
-  uint32_t tile_ = blockIdx.x;  // of lane 0, the last
+  uint32_t tile_ = blockIdx.x;  // lane 0: the last one taken
   bool begun_ = false, over_ = false;
-  uint32_t* const redo_;  // from the launch's first tile on
-  int waiting_ = 0;
+  uint32_t* const redo_;  // tiles, counted from the launch's first
+  int waiting_ = 0;       // how many
   bool again_ = false;
 };
 
@@ -68,17 +69,18 @@ struct TilePlace {
   int row_block;
 };
 
-// Heads whose K and V the cache holds together, a section, take turns; of each
-// the last rows come first, which see the most when the mask is causal. So the
-// end of a launch is short tiles, not one that is long. Where heads follow one
-// another, they do so until the last section.
+// Where a tile lies. `heads_together` heads, whose K and V the L2 cache holds
+// together, are a section. The heads of a section take turns, a block of rows
+// each, the last rows first: they see the most when the mask is causal, so a
+// launch ends with short tiles, not with a long one. If `heads_follow`, heads
+// come one after another instead, but for the last section.
 __device__ inline TilePlace PlaceOf(const OpenTile& tile) {
   const auto q_heads = static_cast<uint32_t>(tile.problem->q_heads);
   const auto heads = static_cast<uint32_t>(tile.problem->batch) * q_heads;
   const uint32_t together = tile.heads_together, row_blocks = tile.row_blocks;
   uint32_t index = tile.index;
-  // A section that is not whole comes first: the last one ends well only if it
-  // has tiles enough.
+  // Heads that do not fill a section come first: only if the last section has
+  // enough tiles do all blocks end at about the same time.
   const uint32_t rest = Divide(heads, together).remainder;
   uint32_t first_head = 0, width = rest;
   if (index >= rest * row_blocks) {

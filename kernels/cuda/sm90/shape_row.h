@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_SHAPE_ROW_H_
 #define ATTND_KERNELS_CUDA_SM90_SHAPE_ROW_H_
 
-// The shapes of config.h as the table that README.md has.
+// Formats the shapes of config.h as the table that README.md has, which a test
+// compares.
 
 #include <string>
 

@@ -17,57 +17,65 @@
 
 namespace attnd::cuda::sm90 {
 
-// A tile of rows, as consumers need it; of what is no tile the kind alone is
-// valid.
+// What consumers need to know of a tile of rows. The planner writes it before
+// slot_ring's full, consumers read it before its empty. For kDrain and kEnd
+// only `kind` is set.
 struct TileSlot {
   SlotKind kind;
-  bool overflowed;  // by consumers: scores must be found again, not plain
-  bool o_aligned;   // o is 16 bits wide, and its rows are aligned to 16 bytes
-  bool o_boxed;     // the copy engine can store all rows that the tensor has
-  int16_t valid;    // rows that may see something
-  int16_t first_stored, end_stored;  // rows to be written
+  // Set by consumers, read by the planner: a score has overflowed, and the tile
+  // must be done again as kSlow.
+  bool overflowed;
+  bool o_aligned;  // O has 16 bits, and its rows are aligned to 16 bytes
+  bool o_boxed;    // the copy engine can store all rows that O has of the tile
+  int16_t valid;   // so many rows, the first ones, may see something
+  int16_t first_stored, end_stored;  // the rows to be written: [first, end)
   int16_t value_dim;
   DType o_dtype;
-  float factor;  // of softmax
-  int first_row;
-  void* o;     // its first row; or null
-  float* lse;  // its first row; or null
-  int64_t o_stride;
-  int64_t tile;  // of the launch
+  float factor;      // what softmax multiplies scores by, ScoreRule::factor
+  int first_row;     // the tile's first row, in its sequence
+  void* o;           // O of that row, [rows, value_dim]; or null
+  float* lse;        // LSE of that row, [rows]; or null
+  int64_t o_stride;  // elements from row to row of O
+  int64_t tile;      // its number in the launch
   ScoreRule rule;
 };
 
 enum ColumnFlags : uint32_t {
-  kLast = 1,    // of the tile of rows
-  kMasked = 2,  // some row does not see all of it
-  kPadded = 4,  // it has columns that are not to be read
+  kLast = 1,    // the tile of rows visits no more after this one
+  kMasked = 2,  // some row does not see all of its columns
+  kPadded = 4,  // it has columns that must not be read, past the sequence's end
 };
 
-// A tile of columns, for all rows of the block.
+// What the loader says of a tile of columns, for all rows of the tile of rows.
+// It is written before K's full, and read by consumers before K's empty and by
+// the loader when it loads V.
 template <int kRows>
 struct ColumnTile {
   uint32_t flags;  // bits of ColumnFlags
   int segment;
-  int column;           // in the segment, the first
-  int64_t bias_column;  // of a row of the bias, where it begins; of slow tiles
-  uchar2 seen[kRows];   // if masked: what each row does, from x to before y
+  int column;           // the tile's first, in the segment
+  int64_t bias_column;  // the same in a row of the bias; set for kSlow rows
+  uchar2 seen[kRows];   // if kMasked: each row sees the tile's columns [x, y)
 };
 
-// The same tile of rows, as the loaders need it.
+// What the loaders need to know of the same tile of rows, and consumers when
+// they store O. The planner writes it before `known`, and all have read it
+// before slot_ring's empty.
 struct LoadSlot {
   TileDescription description;
   Sequence sequence;
   const CUtensorMap* maps;
-  WalkPlace first;       // tile of columns; the loader moves it on
-  BlobOffset described;  // the problem in `description`; 0: none
+  WalkPlace first;       // the first tile of columns; the loader moves it on
+  BlobOffset described;  // the problem that is in `description`; 0: none
   int b, head, kv_head;  // sequence, q head, kv head
-  int first_row;
-  int16_t valid;  // rows
+  int first_row;         // as in TileSlot
+  int16_t valid;         // as in TileSlot
   SlotKind kind;
-  bool copied;  // the maps are in memory, not a parameter
+  bool copied;  // whether the maps are in memory, not in the parameters
 };
 
-// O on its way to memory: panels of each warp of the consumers.
+// O on its way to memory: T [kWarps][kPanels][kWarpRows][64]. Each warp of the
+// consumers writes its own panels, which the copy engine then stores.
 template <int kWarps, int kPanels>
 struct OutputPanels {
   std::byte o[kWarps][kPanels][kWarpRows * 128];
@@ -82,15 +90,21 @@ struct OutputPanels<kWarps, 0> {
 template <class Config>
 struct alignas(1024) Shared
     : OutputPanels<4 * Config::kConsumers, Config::kOutputPanels> {
-  // Panels of 128 bytes by rows, swizzled.
+  // Tiles T [rows, dim], in swizzled panels (config.h): 64 rows of Q for each
+  // consumer, [kCols, kDim] of K, [kCols, kValueDim] of V.
   std::byte q[Config::kQBuffers][Config::kConsumers][Config::kQBytes];
   std::byte k[Config::kStages][Config::kKBytes];
   std::byte v[Config::kStages][Config::kVBytes];
+  // full: rows' loader, copy engine → the consumer; empty: its four warps →
+  // rows' loader.
   Ring<Config::kQBuffers> q_rings[Config::kConsumers];
+  // full: loader, copy engine → consumers; empty: their warps → loader.
   Ring<Config::kStages> k_ring, v_ring;
+  // full: planner → consumers; empty: both loaders, every warp of the consumers
+  // → planner.
   Ring<Config::kSlots> slot_ring;
-  uint64_t known[Config::kSlots];   // by the planner: to loaders
-  uint64_t claims[Config::kSlots];  // by the loader: nearly loaded
+  uint64_t known[Config::kSlots];  // planner → loaders: the LoadSlot is written
+  uint64_t claims[Config::kSlots];  // loader → planner: tile nearly loaded
   TileSlot slots[Config::kSlots];
   ColumnTile<Config::kRows> columns[Config::kStages];
   LoadSlot load_slots[Config::kSlots];

@@ -6,12 +6,12 @@
 //
 // P = 2^(c (s - m)), where c brings scores to units of log2. m need not be the
 // largest score, only near it. So P of a tile does not wait for the tile's
-// largest score, it is found from the m of the tiles before; and only where P
-// turns out to be too large is m moved, and all that was multiplied by
-// 2^(-c m) corrected. That is looked for in sums of a few P each, which are
-// needed anyway: a sum is too large above kMostP, or above 1 and twice what the
-// lane has summed up before. So P of the largest score is 1 or one of several,
-// and what it loses when it is rounded stays small.
+// largest score, but is computed with the m of the tiles before. Only where P
+// turns out to be too large is m moved, and all that is relative to m
+// corrected. Sums of a few P each, which are needed anyway, tell: one is too
+// large above kMostP, or above both 1 and twice what the lane has summed up
+// before. The second bound keeps P of the largest score at 1 or among several
+// of its size, so that little is lost when it is rounded.
 
 #include <cmath>
 
@@ -21,10 +21,12 @@
 
 namespace attnd::cuda::sm90 {
 
-inline constexpr float kMostP = 256.0f;  // f16 has it, and far more
-// Of c m: beyond, what it loses by rounding is itself of the size of scores.
+inline constexpr float kMostP = 256.0f;  // f16 holds far more
+// The largest |c m| that is trusted: of a larger one the rounding alone would
+// count beside the differences of scores.
 inline constexpr float kMostLog2 = 0x1p20f;
 
+// Multiplies each of a thread's two rows by its own factor.
 template <int kCount>
 __device__ void ScaleRows(float (&o)[kCount], const float (&by)[2]) {
 #pragma unroll
@@ -34,10 +36,9 @@ __device__ void ScaleRows(float (&o)[kCount], const float (&by)[2]) {
 struct OnlineSoftmax {
   float m[2] = {-INFINITY, -INFINITY};  // not scaled; -inf: nothing seen
   float l[2] = {0.0f, 0.0f};            // this lane's part of the sum
-  float most[2];  // that a sum of P may come to before m moves
+  float most[2];  // m moves where a sum of P is above this
 
-  // What follows from the sums so far. To be called before each tile but the
-  // first.
+  // Sets `most` from the sums so far, before each tile but the first.
   __device__ void SetMost() {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
@@ -49,8 +50,9 @@ struct OnlineSoftmax {
     return __any_sync(0xffffffff, fminf(m[0], m[1]) == -INFINITY);
   }
 
-  // With the first tile of all rows, or else with the first that some row sees
-  // something of: m is the largest score, and P at most 1.
+  // Sets m to the largest score of the tile, so that P is at most 1: of all
+  // rows if this is their `first` tile, else of those that have seen nothing
+  // yet.
   template <int kCount>
   __device__ void Begin(const float (&s)[kCount], bool first) {
     float top[2] = {-INFINITY, -INFINITY};
@@ -65,8 +67,8 @@ struct OnlineSoftmax {
     }
   }
 
-  // Of scores that may be of any size, and are in natural units: moves m to the
-  // largest, and scores become P. What was summed up of V is to be multiplied
+  // (E8) of the slow path: scores are in natural units and may be of any size.
+  // Moves m to the largest and turns scores into P. The caller must multiply O
   // by `shrink`.
   template <int kCount>
   __device__ void RaiseAndExponentiate(float (&s)[kCount], float (&shrink)[2]) {
@@ -89,15 +91,15 @@ struct OnlineSoftmax {
     }
   }
 
-  // Scores become P, right after Begin.
+  // Turns scores into P, right after Begin.
   template <int kCount>
   __device__ void Exponentiate(float (&s)[kCount], float c) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) ExponentiateRow(s, r, c, Base(r, c));
   }
 
-  // Scores become P, with the m of the tiles before. Whether P may be too large
-  // in a row of the warp: then Move is to be called.
+  // Turns scores into P, with the m of the tiles before. Returns whether P may
+  // be too large in a row of the warp: then Move must be called.
   template <int kCount>
   __device__ bool ExponentiateAhead(float (&s)[kCount], float c) {
     bool above = false;
@@ -109,13 +111,13 @@ struct OnlineSoftmax {
     return __any_sync(0xffffffff, above);
   }
 
-  // Moves m to the largest score, which P tells, of rows in which P is too
-  // large, and corrects P and l. What was summed up of V before is to be
-  // multiplied by `shrink`.
+  // In rows in which P is too large, moves m to the largest score, which
+  // follows from the largest P, and corrects P and l, (E8). The caller must
+  // multiply O by `shrink`, (E9).
   //
   // P may be anything that f32 holds, and above 2^126 the factor that brings it
   // to 1 is no normal number: Exp2 makes 0 of it, which would make 0 of P, too.
-  // The row's state is void then, as if P had overflowed.
+  // The row counts as overflowed then.
   template <int kCount>
   __device__ void Move(float c, float (&p)[kCount], float (&shrink)[2]) {
     float top[2] = {0.0f, 0.0f};
@@ -132,19 +134,19 @@ struct OnlineSoftmax {
     ScaleRows(p, shrink);
   }
 
-  // Whether row r has met scores so large, once multiplied by c, that they
-  // overflow, or that what c m loses by rounding is itself of the size of
-  // scores: its state is void then. So is that of a row with a NaN. `sum` is l
-  // of all lanes.
+  // Whether the state of row r is worth nothing, and its tile must be done
+  // again: scores, once multiplied by c, have overflowed, |c m| is not below
+  // kMostLog2, or there was a NaN. `sum` is l of the row's four lanes together.
   __device__ bool Overflowed(int r, float sum, float c) const {
     return !isfinite(sum) ||
            (m[r] != -INFINITY && !(fabsf(m[r] * c) < kMostLog2));
   }
 
  private:
-  // Scores of row r become P; the largest of the sums that it is summed up in.
-  // For all tiles, as the order of a sum shows in its last bit, and whether a
-  // tile is a block's first or comes after another must not.
+  // Turns the scores of row r into P, sums them up in four sums, of which it
+  // returns the largest, and adds these to l. All tiles are summed up here: the
+  // order of a sum shows in its last bit, which must not depend on whether a
+  // tile is a block's first or comes after another.
   template <int kCount>
   __device__ float ExponentiateRow(float (&s)[kCount], int r, float c,
                                    float base) {
@@ -161,7 +163,7 @@ struct OnlineSoftmax {
     l[r] += (sum[0] + sum[1]) + (sum[2] + sum[3]);
     return fmaxf(fmaxf(sum[0], sum[1]), fmaxf(sum[2], sum[3]));
   }
-  // To the largest of this lane's scores of each row, if that is higher.
+  // Raises `top` to the largest of this lane's scores of each row.
   template <int kCount>
   __device__ static void RaiseTop(const float (&s)[kCount], float (&top)[2]) {
 #pragma unroll
@@ -169,8 +171,8 @@ struct OnlineSoftmax {
       top[i % 4 / 2] = fmaxf(top[i % 4 / 2], s[i]);
     }
   }
-  // What scores are exponentiated relative to. Of a row that has seen nothing
-  // it is 0: the difference of two infinities would be NaN.
+  // c m, rounded, which is subtracted from c s. 0 if the row has seen nothing:
+  // the difference of two infinities would be NaN.
   __device__ float Base(int r, float c) const {
     return m[r] == -INFINITY ? 0.0f : __fmul_rn(m[r], c);
   }

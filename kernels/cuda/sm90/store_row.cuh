@@ -1,7 +1,7 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_STORE_ROW_CUH_
 #define ATTND_KERNELS_CUDA_SM90_STORE_ROW_CUH_
 
-// Rows of accumulators to memory, by the threads that hold them.
+// Stores rows of accumulators to memory by the threads that hold them.
 
 #include <cstdint>
 
@@ -10,10 +10,10 @@
 
 namespace attnd::cuda::sm90 {
 
-// A row of 16-bit outputs, aligned to 16 bytes, up to column `dim`; `r` is
-// which of the thread's two. Neighbouring lanes exchange words, so that each
-// stores 8 bytes and the four of a row 32 in a piece. All lanes of the warp
-// come here.
+// Stores a row of 16-bit outputs up to column `dim` at `to`, which is aligned
+// to 16 bytes, if `stored`. It is the thread's first or second row, by r, 0 or
+// 1. Neighbouring lanes exchange words, so that each stores 8 bytes in a
+// piece, and the four lanes of a row 32. All lanes of the warp call it.
 template <class T, int kCount>
 __device__ void StorePairs(const float (&o)[kCount], int r, T* to, bool stored,
                            int dim, int lane) {
@@ -32,7 +32,7 @@ __device__ void StorePairs(const float (&o)[kCount], int r, T* to, bool stored,
   }
 }
 
-// A row of outputs of any type, one by one.
+// Stores a row of outputs of any type, element by element.
 template <class Out, int kCount>
 __device__ void StoreElements(const float (&o)[kCount], int r, Out* to, int dim,
                               int lane) {

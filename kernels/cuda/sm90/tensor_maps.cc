@@ -11,12 +11,13 @@
 namespace attnd::cuda::sm90 {
 namespace {
 
-// A tensor as the copy engine sees it: columns, tokens, heads, sequences.
+// The sizes of a tensor as the copy engine sees it, innermost first.
 struct Extents {
   int64_t dim, tokens, heads, batch;
 };
 
-// Part of the driver, which this library is not linked with. Null: too old.
+// A function of the driver, which this library is not linked with. Null if the
+// driver is too old to have it.
 decltype(&cuTensorMapEncodeTiled) Encoder() {
   static const auto encoder = [] {
     void* function = nullptr;
@@ -30,7 +31,8 @@ decltype(&cuTensorMapEncodeTiled) Encoder() {
   return encoder;
 }
 
-// The bytes from one to the next of `extent` things; 0 if they cannot be read.
+// The bytes from one element to the next of a dimension with `extent` of them,
+// `stride` 16-bit elements apart; 0 if the copy engine cannot step so far.
 uint64_t StrideBytes(int64_t stride, int64_t extent) {
   constexpr int64_t kTooFar = int64_t{1} << 40;
   if (extent <= 1) return 16;
@@ -38,6 +40,8 @@ uint64_t StrideBytes(int64_t stride, int64_t extent) {
   return bytes > 0 && bytes % 16 == 0 && bytes < kTooFar ? bytes : 0;
 }
 
+// Makes the map of a tensor of 16-bit elements, in boxes of 64 columns by
+// `box_tokens`; false if the copy engine cannot read it.
 bool Encode(const ConstTensorView& view, const Extents& extents, int box_tokens,
             CUtensorMap& map) {
   const uint64_t sizes[] = {static_cast<uint64_t>(extents.dim),
@@ -62,7 +66,8 @@ bool Encode(const ConstTensorView& view, const Extents& extents, int box_tokens,
                    CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-// K's and V's of each segment, in boxes of `rows`; false if one cannot be read.
+// Makes K's and V's maps of each segment, in boxes of `rows` tokens; false if
+// one of them cannot be read.
 bool EncodeSegments(const Problem& p, int rows, TensorMaps& made) {
   for (size_t i = 0; i < p.kv.size(); ++i) {
     const KvSegment& s = p.kv[i];

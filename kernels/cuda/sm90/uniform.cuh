@@ -3,10 +3,10 @@
 
 namespace attnd::cuda::sm90 {
 
-// `x`, which is the same in all lanes of a warp, said such that the compiler
-// knows: what follows from it, as wgmma's descriptors, then takes uniform
-// registers, and loops and branches that it decides do not part the warp. For
-// all lanes.
+// Returns x, which must be the same in all lanes of the warp, all of which call
+// this. The compiler then knows that it is: what follows from x, such as
+// wgmma's descriptors, takes uniform registers, and loops and branches that x
+// decides do not part the warp.
 __device__ inline int Uniform(int x) { return __shfl_sync(0xffffffff, x, 0); }
 
 }  // namespace attnd::cuda::sm90

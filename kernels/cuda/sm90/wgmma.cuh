@@ -5,10 +5,10 @@
 // the four warps of a warpgroup, asynchronously. B and, unless it is in
 // registers, A come from shared memory in tiles with a swizzle of 128 bytes.
 //
-// Thread t of warp w holds of D rows 16 w + t/4 and 8 more: d[4 n + i] is
-// column 8 n + 2 (t%4) + i%2 of row + 8 (i/2). As A in registers, the same
-// rows: a[0] and a[1] have columns 2 (t%4) and 1 more, a[2] and a[3] those 8
-// further on.
+// Lane t of warp w holds two rows of D, row = 16 w + t/4 and row + 8:
+// d[4 n + i] is column 8 n + 2 (t%4) + i%2 of row + 8 (i/2). It holds the same
+// rows of an A in registers, two elements a word: a[0] (row) and a[1] (row + 8)
+// are columns 2 (t%4) and 2 (t%4) + 1, a[2] and a[3] those 8 further on.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -17,20 +17,21 @@
 
 namespace attnd::cuda::sm90::ptx {
 
-// Before the first wgmma of a batch: what was in registers may be read, and may
-// be written.
+// Must come before the first wgmma of a batch: orders what the thread has done
+// with its registers before what wgmma does with them.
 __device__ inline void WgmmaFence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 __device__ inline void WgmmaCommit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// Until at most kPending of the groups that were committed are left.
+// Waits until at most kPending of the groups that were committed still run.
 template <int kPending>
 __device__ inline void WgmmaWait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 }
-// No use of these registers moves from one side of this to the other.
+// The compiler moves no use of these registers from one side of this to the
+// other. It does not know that wgmma uses them until a wait.
 template <int kCount>
 __device__ inline void Pin(float (&registers)[kCount]) {
 #pragma unroll
@@ -47,9 +48,10 @@ __device__ inline void Pin(uint32_t (&registers)[kCount]) {
     asm volatile("" : "+r"(registers[i])::"memory");
 }
 
-// Where a tile starts in shared memory, and how it goes on (PTX ISA, "Matrix
-// descriptor format"): panels of 128 bytes by as many rows as it has, at
-// addresses that are multiples of 1024.
+// Tells wgmma where a tile lies in shared memory (PTX ISA, "Matrix descriptor
+// format"): in panels of rows of 128 bytes, `panel_bytes` apart, at multiples
+// of 1024. `panel_bytes` counts only where N runs along the rows, across
+// panels.
 __device__ constexpr uint64_t Descriptor(uint32_t address,
                                          uint32_t panel_bytes) {
   constexpr uint64_t kSwizzle128 = uint64_t{1} << 62;
@@ -57,7 +59,7 @@ __device__ constexpr uint64_t Descriptor(uint32_t address,
   return kSwizzle128 | kEightRows | uint64_t{panel_bytes >> 4} << 16 |
          (address >> 4);
 }
-// The same tile from `bytes` on.
+// The descriptor of the same tile from `bytes` on.
 __device__ constexpr uint64_t Advance(uint64_t descriptor, uint32_t bytes) {
   return descriptor + (bytes >> 4);
 }
@@ -110,7 +112,7 @@ struct Wgmma;
 #define ATTND_WGMMA(T, TYPE, N, EIGHTS, p, q, r, s, t, u)                     \
   template <>                                                                 \
   struct Wgmma<T, N> {                                                        \
-    /* A and B have their 16 as columns: B is [N, 16] in memory. */           \
+    /* D (+)= A B^T: A is [64, 16] in memory, B [N, 16]. */                   \
     __device__ static void Nt(float (&d)[N / 2], uint64_t a, uint64_t b,      \
                               bool accumulate) {                              \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #r ", 0;\n"           \
@@ -120,7 +122,7 @@ struct Wgmma;
                    : ATTND_OPS##EIGHTS                                                      \
                    : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));      \
     }                                                                         \
-    /* The same, but D -= A B. */                                             \
+    /* D -= A B^T, of the same. */                                            \
     __device__ static void SubtractNt(float (&d)[N / 2], uint64_t a,          \
                                       uint64_t b) {                           \
       asm volatile("wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE     \
@@ -129,7 +131,7 @@ struct Wgmma;
                    : ATTND_OPS##EIGHTS                                        \
                    : "l"(a), "l"(b));                                         \
     }                                                                         \
-    /* The same, but B is [16, N] in memory. */                               \
+    /* D (+)= A B: A is [64, 16] in memory, B [16, N]. */                     \
     __device__ static void Nn(float (&d)[N / 2], uint64_t a, uint64_t b,      \
                               bool accumulate) {                              \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #r ", 0;\n"           \
@@ -139,7 +141,7 @@ struct Wgmma;
                    : ATTND_OPS##EIGHTS                                        \
                    : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));      \
     }                                                                         \
-    /* A is [16, 64] in memory, and B [16, N]. */                             \
+    /* D (+)= A^T B: A is [16, 64] in memory, B [16, N]. */                   \
     __device__ static void Tn(float (&d)[N / 2], uint64_t a, uint64_t b,      \
                               bool accumulate) {                              \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #r ", 0;\n"           \
@@ -149,7 +151,7 @@ struct Wgmma;
                    : ATTND_OPS##EIGHTS                                        \
                    : "l"(a), "l"(b), "r"(static_cast<int>(accumulate)));      \
     }                                                                         \
-    /* A is in registers, B is [16, N] in memory. */                          \
+    /* D (+)= A B: A is in registers, B [16, N] in memory. */                 \
     __device__ static void Nn(float (&d)[N / 2], const uint32_t* a,           \
                               uint64_t b, bool accumulate) {                  \
       asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #u ", 0;\n"           \
