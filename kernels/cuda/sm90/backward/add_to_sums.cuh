@@ -1,7 +1,7 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_ADD_TO_SUMS_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_ADD_TO_SUMS_CUH_
 
-// From a consumer's part of dQ to the sums in memory.
+// Adds a wide consumer's part of dQ to the sums in memory.
 
 #include <cstdint>
 
@@ -11,8 +11,8 @@
 
 namespace attnd::cuda::sm90 {
 
-// Adds 64 rows from `first_row` on and columns from `column` on, atomically;
-// nobody waits for it.
+// Adds d_q, [64, 2 kCount], to the sums of a tile from row `first_row` of the
+// tile and column `column` on, atomically. Nobody waits for it.
 template <class Config, int kCount>
 __device__ void AddToSums(const RowTile& tile, int first_row, int column,
                           const float (&d_q)[kCount]) {

@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_BACKWARD_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_BACKWARD_CUH_
 
-// The backward kernel: a block of producers and two consumers, which stays on
-// its multiprocessor until there are no more blocks of columns.
+// The backward kernel. Its block of threads, producers and two consumers, stays
+// on its multiprocessor until there are no more blocks of columns.
 
 #include "kernels/cuda/sm90/backward/config.h"
 #include "kernels/cuda/sm90/backward/consumer.cuh"
@@ -18,13 +18,13 @@
 
 namespace attnd::cuda::sm90 {
 
-// The producers of one thread each, in a warp of their own; they wait in ways
-// that let the others go on.
+// The producers of one thread each, in one warp. They poll barriers, because a
+// wait would suspend the others, too.
 template <class Config>
 __device__ void RunKeepersAndSender(BackwardShared<Config>& shared) {
   const int lane = threadIdx.x % 32;
-  // None of them falls into another's test: nobody is to wait for another's
-  // end.
+  // One chain of else-ifs: with a test after each branch, threads might wait at
+  // the test for the one that is still in the branch.
   if (lane == 0) {
     if (shared.in_turns) TurnKeeper<Config>(shared).TakeTurns();
   } else if (lane == 8) {
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   ATTND_DYNAMIC_SHARED(memory);
   auto& shared = *reinterpret_cast<BackwardShared<Config>*>(memory);
   if (threadIdx.x == 0) shared.Init(params.in_turns);
-  // All have the barriers.
+  // All threads, of both blocks of a cluster, see the barriers after this.
   if constexpr (Config::kCluster == 1) {
     __syncthreads();
   } else {

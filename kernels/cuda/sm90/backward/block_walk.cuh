@@ -13,7 +13,8 @@ class BlockWalk {
   __device__ explicit BlockWalk(BackwardShared<Config>& shared)
       : shared_(shared) {}
 
-  // The next block, or null. kPoll: threads of the warp walk apart.
+  // Waits for the next block of columns; null if there is none any more. kPoll
+  // is for single threads, which must not suspend the others of their warp.
   template <bool kPoll = false>
   __device__ const ColumnBlock* Next() const {
     const int i = place_.index();
@@ -26,16 +27,17 @@ class BlockWalk {
     return shared_.slots[i].over ? nullptr : &shared_.slots[i].block;
   }
 
-  // Of those that say of the block's columns that they are there, or left.
+  // The parity that ends with this block of the barriers with one phase a
+  // block: k_full, v_full, other_k_full and columns_empty.
   __device__ uint32_t parity() const { return place_.count() % 2; }
 
-  // This thread has left the block.
+  // Leaves the block. For a single thread, which counts by itself.
   __device__ void Leave() {
     ptx::BarrierArrive(
         ptx::SharedAddress(&shared_.slot_ring.empty[place_.index()]));
     place_.Next();
   }
-  // This warp has.
+  // The same for a warp, all lanes of which call it and which counts once.
   __device__ void LeaveTogether() {
     const int i = place_.index();
     __syncwarp();

@@ -8,17 +8,17 @@ namespace attnd::cuda::sm90 {
 // How the backward kernel is cut.
 struct BackwardShape {
   int dim, value_dim;     // what head_dim and value_dim are rounded up to
-  int rows;               // of a tile of Q and dO
-  int cols;               // of a block of K and V: 64 of each consumer
-  int stages, do_stages;  // tiles of Q, and of dO, in shared memory
-  bool wide;    // two consumers share the 64 columns (wide_consumer.cuh)
-  int cluster;  // blocks, of neighbouring columns, that find dQ together
-  int producer_registers;  // of a thread; together at most 65536 a block
+  int rows;               // rows of a tile of Q and dO
+  int cols;               // columns of a block of K and V: 64 for each consumer
+  int stages, do_stages;  // slots of Q's ring, and of dO's
+  bool wide;              // both consumers share 64 columns (wide_consumer.cuh)
+  int cluster;  // blocks, with neighbouring columns, that find dQ together
+  int producer_registers;  // per thread; a block has at most 65536 in all
   int consumer_registers;
-  const char* why;  // this shape, and not another
+  const char* why;  // why this shape, and not another
 };
 
-// From small dims to large.
+// From small dims to large, as FindBackward takes the first that fits.
 inline constexpr BackwardShape kBackwardShapes[] = {
     {64, 64, 128, 128, 2, 2, false, 1, 24, 240,
      "as 128, but small dK and dV leave registers to more rows: half as many "
@@ -42,6 +42,7 @@ constexpr BackwardShape BackwardShapeOf(int dim, int value_dim) {
   return {};
 }
 
+// What a kernel is compiled for: elements of type T, f16 or bf16, and dims.
 template <class T_, int kDim_, int kValueDim_>
 struct BackwardConfig {
   using T = T_;
@@ -51,15 +52,16 @@ struct BackwardConfig {
   static constexpr int kStages = kShape.stages;
   static constexpr int kDoStages = kShape.do_stages;
   static constexpr int kCluster = kShape.cluster;
-  // Columns of a cluster's blocks.
+  // Columns of a cluster's blocks together.
   static constexpr int kClusterCols = kCluster * kCols;
   static constexpr bool kWide = kShape.wide;
   static constexpr int kConsumers = kWide ? 2 : kCols / 64;
-  // What is said of tiles of rows is kept as long as dQ is under way: where
-  // consumers share columns, they add it to the sums a tile later.
+  // How many RowTiles are kept: until dQ is added to the sums, which wide
+  // consumers do a tile later than the rest of the tile's work.
   static constexpr int kTiles = kWide ? 2 * kStages : kStages;
   static constexpr int kThreads = 128 * (1 + kConsumers);
-  // Panels of 64 columns, 128 bytes of each row.
+  // A tile lies in shared memory as panels of 64 columns: T [panels][rows][64],
+  // a row of 128 bytes, in wgmma's swizzle of 128 bytes.
   static constexpr int kDimPanels = (kDim + 63) / 64;
   static constexpr int kValuePanels = (kValueDim + 63) / 64;
   static constexpr int kQBytes = kDimPanels * kRows * 128;
@@ -67,9 +69,10 @@ struct BackwardConfig {
   static constexpr int kKBytes = kDimPanels * kCols * 128;
   static constexpr int kVBytes = kValuePanels * kCols * 128;
   static constexpr int kDsBytes = kCols / 64 * kRows * 128;
-  // Columns of the sums of dQ, and of those, what a consumer has of a tile.
+  // Columns of the sums of dQ.
   static constexpr int kDqDim = 64 * kDimPanels;
-  // Of more rows than 64 a consumer has 64, and all columns.
+  // Consumers share a tile's dQ by rows, 64 each, if the tile has more than 64;
+  // else by columns.
   static constexpr bool kDqByRows = kRows > 64;
   static constexpr int kDqCols = kDqByRows ? kDqDim : kDqDim / kConsumers;
   static constexpr int DqRow(int consumer) {
@@ -78,17 +81,17 @@ struct BackwardConfig {
   static constexpr int DqColumn(int consumer) {
     return kDqByRows ? 0 : kDqCols * consumer;
   }
-  // Rows of a tile whose LSE a consumer reads before it needs it.
+  // A consumer reads LSE of so many of a tile's rows before it needs them.
   static constexpr int kEarlyRows = kRows > 64 ? 8 : 64;
-  // Whether what memory says of a tile is asked for before there is place for
-  // the tile: a tile of more rows lasts long enough.
+  // Whether the describer reads a tile's flags from memory before it waits for
+  // a slot of Q's ring. Tiles of more rows last long enough without.
   static constexpr bool kEarlyFlags = kRows == 64;
-  // What a warp has of a tile's dQ: 16 rows.
+  // The floats that a warp has of a tile's dQ: 16 rows.
   static constexpr int kWarpDqFloats = 16 * kDqCols;
-  // What a block of a cluster needs of its neighbour's K: its part of dims, a
-  // panel of each consumer.
+  // The panels that a block of a cluster needs of its neighbour's K, for its
+  // part of dQ's columns: one for each consumer.
   static constexpr int kOtherPanels = kCluster == 2 ? kDimPanels / 2 : 0;
-  // Q of a tile is left when the next one is there.
+  // Consumers leave a tile's Q only after the next one has come.
   static_assert(kStages >= 2);
   static_assert(kCluster == 1 || (kWide && kOtherPanels == kConsumers));
   static_assert(kRows == 64 || (!kWide && kRows == 64 * kConsumers));

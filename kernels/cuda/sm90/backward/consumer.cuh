@@ -1,12 +1,12 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_CONSUMER_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_CONSUMER_CUH_
 
-// A consumer: a warpgroup that has 64 columns of the block, with their dK and
-// dV in registers. It works on transposed tiles, S^T = K Q^T and dP^T = V dO^T,
-// so that P^T is in registers where the product that needs it wants it; dS goes
-// to shared memory, as a tile of dQ takes all consumers'. So does dQ, from
-// where it is added to the sums (dq_adder.cuh). Products run while other units
-// work on what the ones before have given:
+// A narrow consumer: a warpgroup that has 64 columns of the block, with their
+// dK and dV in registers. It works on transposed tiles, S^T = K Q^T and
+// dP^T = V dO^T, so that P^T is in registers just as dV = P^T dO wants it. dS
+// goes to shared memory, as dQ of a tile takes dS of all consumers; so does dQ,
+// from where it is added to the sums (dq_adder.cuh). Products run while other
+// units work on the results of those before:
 //
 //   tensor cores   S dP (i) │ dV (i) │ dQ dK (i)   S dP (i+1) │ ...
 //   the others       P (i)  │ dS (i) │ put dQ (i)    P (i+1)  │ ...
@@ -31,7 +31,7 @@ class BackwardConsumer {
   using T = typename Config::T;
   static constexpr int kRows = Config::kRows, kCols = Config::kCols;
 
-  // `number`: which of the consumers.
+  // `number` is which of the consumers this is, from 0 on.
   __device__ BackwardConsumer(BackwardShared<Config>& shared, int number)
       : shared_(shared),
         number_(Uniform(number)),
@@ -58,11 +58,11 @@ class BackwardConsumer {
   }
 
  private:
-  using S = float[kRows / 2];     // S^T, P^T, dP^T: [64, kRows]
-  using A = uint32_t[kRows / 4];  // rounded
-  using DK = float[Config::kDim / 2];
-  using DV = float[Config::kValueDim / 2];
-  using DQ = float[Config::kDqCols / 2];
+  using S = float[kRows / 2];               // S^T, P^T, dP^T: [64, kRows]
+  using A = uint32_t[kRows / 4];            // P^T, rounded
+  using DK = float[Config::kDim / 2];       // [64, kDim]
+  using DV = float[Config::kValueDim / 2];  // [64, kValueDim]
+  using DQ = float[Config::kDqCols / 2];    // [64, kDqCols]
   using Stages = RingPlace<Config::kStages>;
 
   template <int kCount>
@@ -79,24 +79,25 @@ class BackwardConsumer {
     ptx::Pin(d_k);
   }
 
-  // A tile of rows, which leaves its dK under way.
+  // Works on a tile of rows. Its dK is still under way afterwards.
   __device__ void Step(const ColumnBlock& block, DK& d_k, DV& d_v) {
-    // Of this tile alone, so that they may have the same registers.
+    // These belong to this tile alone, so that they may share registers.
     S s, d_p;
     A p;
     DQ d_q;
     const int i = place_.index();
     WaitForQ(place_);
     StartS(place_, s);
-    ptx::WgmmaWait<1>();  // dK of the tile before
+    ptx::WgmmaWait<1>();  // for dK of the tile before
     ptx::Pin(d_k);
     LeaveLastQ();
-    // What is to be known when products are there is read before they run.
+    // What is needed when products are there is read before dP is started, so
+    // that nobody waits for it then.
     const RowValues<Config::kEarlyRows> early_lse(shared_.lse[i], lane_);
     const uint32_t flags = shared_.tiles[i].flags;
     float factor = block.factor;
     StartDp(d_p);
-    ptx::WgmmaWait<1>();  // S
+    ptx::WgmmaWait<1>();  // for S
     ptx::Pin(s);
     if (flags != 0) [[unlikely]]
       factor =
@@ -106,13 +107,13 @@ class BackwardConsumer {
     Round<T>(s, p);
     StartAddToColumns<T, kRows, Config::kValueDim>(
         p, ptx::SharedAddress(shared_.d_o[i]), d_v);
-    ptx::WgmmaWait<1>();  // dP
+    ptx::WgmmaWait<1>();  // for dP
     ptx::Pin(d_p);
     std::byte* d_s = shared_.d_s[place_.count() & 1];
     PutDs(s, d_p, d_s);
     StartDq(d_s, d_q);
     StartDk(d_s, d_k);
-    ptx::WgmmaWait<1>();  // dV and dQ
+    ptx::WgmmaWait<1>();  // for dV and dQ
     ptx::Pin(d_q);
     ptx::Pin(d_v);
     ptx::Pin(p);
@@ -122,13 +123,13 @@ class BackwardConsumer {
   __device__ void WaitForQ(const Stages& place) const {
     WaitFor(shared_.q_ring.full[place.index()], place.parity());
   }
-  // (E1)
+  // (E1) before the scale, of the tile at `place`.
   __device__ void StartS(const Stages& place, S& s) const {
     StartRowsByRows<T, Config::kDim, kCols, kRows>(
         Rows(shared_.k), ptx::SharedAddress(shared_.q[place.index()]), s);
   }
-  // (E14) of the tile at hand, once dO is there: delta - dP, as sums can begin
-  // with delta.
+  // (E14) of the tile at hand, once dO is there. Its accumulators begin with
+  // delta, and become delta - dP.
   __device__ void StartDp(S& d_p) const {
     const int i = place_.index();
     WaitFor(shared_.do_ring.full[i], place_.parity());
@@ -136,22 +137,24 @@ class BackwardConsumer {
     StartRowsByRows<T, Config::kValueDim, kCols, kRows, /*kSubtract=*/true>(
         Rows(shared_.v), ptx::SharedAddress(shared_.d_o[i]), d_p);
   }
-  // (E18) of the tile at hand.
+  // (E18) of the tile at hand, before the scale.
   __device__ void StartDk(const std::byte* d_s, DK& d_k) const {
     StartAddColumnsByColumns<T, kRows, Config::kDim>(
         Rows<kRows>(d_s), ptx::SharedAddress(shared_.q[place_.index()]), d_k);
   }
+  // Lets go of Q of the tile before, whose dK is there.
   __device__ void LeaveLastQ() const {
     if (place_.count() == 0) return;
     WarpArrives(shared_.q_ring.empty[Stages(place_.count() - 1).index()],
                 lane_);
   }
-  // Hands on what has come of the tile at hand to dQ, and goes on to the next.
+  // Lets go of dO of the tile at hand, hands on its dQ, and goes on to the
+  // next.
   __device__ void Finish(const DQ& d_q) {
     WarpArrives(shared_.do_ring.empty[place_.index()], lane_);
     const RingPlace<1> place(place_.count());
     Ring<1>& ring = shared_.exchange.dq_rings[number_];
-    // The tile before is on its way.
+    // Wait until the copy engine has read dQ of the tile before.
     WaitFor(ring.empty[0], place.parity() ^ 1);
     StageDq(d_q, lane_, shared_.d_q[number_][warp_]);
     ptx::FenceAsyncProxy();
@@ -162,21 +165,22 @@ class BackwardConsumer {
   __device__ static void WaitFor(uint64_t& barrier, uint32_t parity) {
     ptx::BarrierWait(ptx::SharedAddress(&barrier), parity);
   }
-  // The consumer's part of what has kEach rows of 128 bytes for each: 64 rows
-  // of a tile of K or V, or a panel of dS.
+  // Where this consumer's part of a tile is that has kEach rows of 128 bytes
+  // for each consumer: 64 rows of a tile of K or V, or a panel of dS.
   template <int kEach = 64>
   __device__ uint32_t Rows(const std::byte* tile) const {
     return ptx::SharedAddress(tile) + number_ * kEach * 128;
   }
 
-  // (E15): dS, of P and delta - dP, rounded, to where all consumers read it, 16
-  // rows at a time, each of which frees registers; and waits until all have
-  // done so. The buffer is free: its last readers have come to this barrier
-  // once since.
+  // (E15): stores dS, from P and delta - dP, rounded, to `tile`, where all
+  // consumers read it, and waits until all have stored theirs. It goes 16 rows
+  // at a time, each of which frees registers. The buffer is free: after the
+  // products that have read it last, all consumers have come to this barrier
+  // once.
   __device__ void PutDs(const S& p, const S& d_p, std::byte* tile) const {
     const int matrix = lane_ / 8;
     const int row = matrix / 2 * 8 + lane_ % 8;
-    const int chunk = 2 * warp_ + matrix % 2;  // of 8 columns
+    const int chunk = 2 * warp_ + matrix % 2;  // 8 columns each
     const uint32_t to =
         Rows<kRows>(tile) + row * 128 + ((chunk ^ (row & 7)) << 4);
 #pragma unroll
@@ -192,10 +196,11 @@ class BackwardConsumer {
     }
     ptx::FenceAsyncProxy();
     Stagger();
-    ptx::NamedBarrierSync<128 * Config::kConsumers>(1);  // all consumers
+    // All consumers arrive and wait.
+    ptx::NamedBarrierSync<128 * Config::kConsumers>(1);
   }
 
-  // (E17) of the tile, the part that this consumer has.
+  // (E17) of the tile, before the scale: the part that this consumer has.
   __device__ void StartDq(const std::byte* d_s, DQ& d_q) const {
     const uint32_t row = Config::DqRow(number_),
                    column = Config::DqColumn(number_);
@@ -208,8 +213,8 @@ class BackwardConsumer {
 
   BackwardShared<Config>& shared_;
   const int number_, lane_, warp_;
-  const int column_;  // the warp's first, of the block's
-  Stages place_;      // the next tile of rows
+  const int column_;  // the warp's first column of the block
+  Stages place_;      // the tile of rows at hand
 };
 
 }  // namespace attnd::cuda::sm90

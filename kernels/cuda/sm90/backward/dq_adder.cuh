@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_DQ_ADDER_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_DQ_ADDER_CUH_
 
-// dQ on its way to the sums through shared memory, from where the copy engine
-// adds it: consumers do not wait for memory.
+// How narrow consumers' dQ comes to its sums: through shared memory, from where
+// the copy engine adds it, so that consumers do not wait for memory.
 
 #include <cstdint>
 
@@ -14,7 +14,8 @@
 
 namespace attnd::cuda::sm90 {
 
-// A warp's part, to where `to` begins, as the sums lie.
+// Stores a warp's part of a tile's dQ, [16, 2 kCount], to shared memory at
+// `to`, in the order of the sums (DqLayout::kQuads).
 template <int kCount>
 __device__ void StageDq(const float (&d_q)[kCount], int lane, float* to) {
   auto* quads = reinterpret_cast<float4*>(to) + lane;
@@ -29,8 +30,9 @@ __device__ void StageDq(const float (&d_q)[kCount], int lane, float* to) {
   }
 }
 
-// The producer that has what consumers put there added to the sums, a thread;
-// where sums must be the same each time, in turns (turns.cuh).
+// The adder of dQ: one thread, a producer, that has the copy engine add to the
+// sums what consumers have stored; in turns (turns.cuh) where sums must be the
+// same each time.
 template <class Config>
 class DqAdder {
  public:
@@ -58,7 +60,7 @@ class DqAdder {
 
  private:
   __device__ void AddInTurns(const ColumnBlock& block, RowWalk<kRows>& walk) {
-    bool begun = false;  // whether the turn is known to have
+    bool begun = false;  // whether the tile's turn is known to have begun
 #pragma unroll 1
     while (!walk.done(block)) {
       if (!begun)
@@ -68,7 +70,8 @@ class DqAdder {
       Add(block, walk);
       RowWalk<kRows> next = walk;
       next.Next(block);
-      // Memory is far: one look while the sums are on their way.
+      // A look at the counter takes long: this one is taken while the sums are
+      // on their way.
       begun = !next.done(block) &&
               cuda::ptx::LoadAcquire(TurnCounter<Config>(block, next)) ==
                   TurnNumber<Config>(block, next);
@@ -80,7 +83,7 @@ class DqAdder {
     }
   }
 
-  // Has the copy engine begin with a tile.
+  // Has the copy engine begin with a tile, once consumers have stored it.
   __device__ void Add(const ColumnBlock& block,
                       const RowWalk<kRows>& walk) const {
 #pragma unroll 1
@@ -89,7 +92,7 @@ class DqAdder {
       AddPart(block, walk, c);
     }
   }
-  // Tells consumers when it has been read.
+  // Waits until the copy engine has read the tile, and tells consumers.
   __device__ void Leave() {
     ptx::WaitForStores<true>();
 #pragma unroll 1
@@ -99,7 +102,7 @@ class DqAdder {
     place_.Next();
   }
   __device__ Ring<1>& ring(int c) const { return shared_.exchange.dq_rings[c]; }
-  // A consumer's part.
+  // Has the copy engine begin with consumer c's part.
   __device__ void AddPart(const ColumnBlock& block, const RowWalk<kRows>& walk,
                           int c) const {
     float* sums =

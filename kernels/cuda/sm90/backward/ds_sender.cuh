@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_DS_SENDER_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_DS_SENDER_CUH_
 
-// The producer that has dS copied to the cluster's other block, a thread.
+// The sender of dS: one thread, a producer, that has the copy engine copy dS to
+// the cluster's other block.
 
 #include <cstdint>
 
@@ -28,9 +29,10 @@ class DsSender {
     auto& exchange = shared_.exchange;
     for (int left = tiles; left > 0; --left) {
       const int i = place_.index();
-      // dS is there. So all consumers of the cluster have read dS of two tiles
-      // before, this block's and the other's: nobody reads where this one's
-      // goes, and what the other sends next counts for the phase begun here.
+      // Wait until dS is there. Whoever wrote it has waited until all consumers
+      // of the cluster had read dS of two tiles before, this block's and the
+      // other's. So nobody reads any more where this one goes, and what the
+      // other block sends next counts for the phase that is announced here.
       ptx::BarrierPoll(ptx::SharedAddress(&exchange.ds_ring.full[i]),
                        place_.parity());
       const uint32_t full = ptx::SharedAddress(&exchange.other_ds_full[i]);

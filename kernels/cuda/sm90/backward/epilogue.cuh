@@ -11,8 +11,9 @@
 
 namespace attnd::cuda::sm90 {
 
-// A warp's 16 rows of one of them, of which `first` is the block's; those past
-// the sequence's length are 0.
+// Stores a warp's 16 rows of dK or dV, [16, dim], times `scale`. They are those
+// of the block's columns from `first` on; what is past the sequence's length
+// becomes 0.
 template <class T, int kCount>
 __device__ void StoreTokens(const ColumnBlock& block, const TensorView& view,
                             int dim, float scale, int first, int lane,
@@ -45,13 +46,13 @@ __device__ void StoreTokens(const ColumnBlock& block, const TensorView& view,
   }
 }
 
-// (E13)
+// (E13), which has no scale.
 template <class T, int kCount>
 __device__ void StoreDv(const ColumnBlock& block, int first, int lane,
                         float (&d_v)[kCount]) {
   StoreTokens<T>(block, block.d_v, block.value_dim, 1.0f, first, lane, d_v);
 }
-// (E18)
+// (E18), the scale of which the sums lack.
 template <class T, int kCount>
 __device__ void StoreDk(const ColumnBlock& block, int first, int lane,
                         float (&d_k)[kCount]) {
@@ -59,6 +60,7 @@ __device__ void StoreDk(const ColumnBlock& block, int first, int lane,
                  d_k);
 }
 
+// Both, of a consumer that has both.
 template <class Config>
 __device__ void StoreColumns(const ColumnBlock& block, int first, int lane,
                              float (&d_k)[Config::kDim / 2],

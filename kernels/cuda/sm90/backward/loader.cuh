@@ -1,10 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_LOADER_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_LOADER_CUH_
 
-// The producer that decides what the block of threads does next, and has tiles
-// copied to shared memory, a thread. Where a sequence ends before its tensor
-// does, the copy engine would read padding: other producers copy that tile
-// (tail_copier.cuh).
+// The loader: one thread, which decides what the block of threads does next,
+// and has the copy engine bring tiles to shared memory. Where a sequence ends
+// before its tensor does, the copy engine would read padding: other producers
+// copy that tile (tail_copier.cuh).
 
 #include <cstdint>
 
@@ -30,7 +30,7 @@ class BackwardLoader {
   __device__ void Run() {
     while (OpenBlock()) {
       const ColumnBlock& block = shared_.slots[slot_.index()].block;
-      // Consumers have left the columns before.
+      // Wait until consumers have left the columns of the block before.
       ptx::BarrierWait(ptx::SharedAddress(&shared_.columns_empty),
                        slot_.count() % 2 ^ 1);
       if (block.tiles() > 0) {
@@ -43,8 +43,8 @@ class BackwardLoader {
   }
 
  private:
-  // Brings the next tile of the launch to the next slot, or says that there is
-  // none.
+  // Brings the next tile of the launch to the next slot, and waits for it.
+  // Returns false, and says so in the slot, if there is none.
   __device__ bool OpenBlock() {
     const int i = slot_.index();
     ColumnSlot& slot = shared_.slots[i];
@@ -69,8 +69,9 @@ class BackwardLoader {
     return Config::kCluster == 1 ? 0 : ptx::ClusterRank();
   }
 
-  // Blocks take tiles from a counter, in order, until they have one too many;
-  // then it is 0 again. Blocks of a cluster have them together.
+  // Takes the number of the next tile, or one from num_tiles on if there is
+  // none. Clusters take them from a counter until each has had one too many,
+  // after which it is 0 again. Both blocks of a cluster get the same.
   __device__ uint32_t TakeTicket() {
     const uint32_t clusters = gridDim.x / Config::kCluster;
     const auto take = [&] {
@@ -93,7 +94,7 @@ class BackwardLoader {
         ptx::BarrierArriveExpect(full, sizeof(ticket));
         ptx::BarrierWait(full, tickets_.parity());
         mine = ticket;
-        // The first block is there as long as it may get another.
+        // After the last ticket the first block may have ended.
         if (mine < params_.num_tiles)
           ptx::BarrierArriveCluster(ptx::ClusterAddress(empty, 0));
       }
@@ -102,7 +103,7 @@ class BackwardLoader {
     }
   }
 
-  // Of a block that sees no rows.
+  // For a block that no row sees: K and V count as there, but are not loaded.
   __device__ void SkipColumns() const {
     ptx::BarrierArrive(ptx::SharedAddress(&shared_.k_full));
     ptx::BarrierArrive(ptx::SharedAddress(&shared_.v_full));
@@ -134,13 +135,15 @@ class BackwardLoader {
     }
   }
 
-  // Maps that lie in memory, not among the parameters.
+  // For maps that lie in memory, not in the parameters.
   __device__ void FenceMaps(int segment) const {
     for (int map : {KMap(segment), VMap(segment), kMapQ, kMapDo}) {
       ptx::FenceTensorMap(maps_ + map);
     }
   }
 
+  // Columns of K or V, `kPanels` panels of them from `first_panel` on, unless a
+  // tail copier copies them.
   template <int kPanels>
   __device__ void LoadColumns(const ColumnBlock& block, int map,
                               const Columns& columns, int first_panel,
@@ -169,6 +172,7 @@ class BackwardLoader {
                                    shared_.do_ring);
   }
 
+  // A tile of Q or dO, unless a tail copier copies it, and its rows' `values`.
   template <int kPanels, int kCount>
   __device__ void LoadRows(const ColumnBlock& block, const RowWalk<kRows>& walk,
                            int map, const float* values, std::byte* to,
@@ -189,7 +193,7 @@ class BackwardLoader {
                                 barrier);
   }
 
-  // Boxes are kMapRows rows high.
+  // Has the copy engine begin with a tile, in boxes that are kMapRows high.
   template <int kPanels, int kTileRows>
   __device__ void StartTile(int map, int token, int head, int b, std::byte* to,
                             uint32_t barrier, int first_panel = 0) const {
@@ -206,10 +210,10 @@ class BackwardLoader {
 
   BackwardShared<Config>& shared_;
   const LaunchParams& params_;
-  const CUtensorMap* maps_ = nullptr;  // of the block at hand
+  const CUtensorMap* maps_ = nullptr;  // those of the problem at hand
   RingPlace<2> slot_;
   RingPlace<1> tickets_;
-  RingPlace<Config::kStages> place_;  // of rows
+  RingPlace<Config::kStages> place_;  // the tile of rows to be loaded
 };
 
 }  // namespace attnd::cuda::sm90

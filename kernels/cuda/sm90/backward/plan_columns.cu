@@ -1,5 +1,6 @@
-// Says of every block of columns of a launch what there is to know of it, for
-// the kernel after this one, whose producers have no registers to find it out.
+// A kernel that writes down what there is to know of every block of columns of
+// a launch, for the kernel after it, whose producers have no registers to find
+// it out.
 
 #include <cstdint>
 
@@ -15,12 +16,12 @@ namespace {
 
 constexpr int kThreads = 32;
 
-// Where a tile lies: in which segment, and which of its blocks it is.
+// Where a block of columns lies: in which segment, and which of its blocks.
 struct SegmentPlace {
   int segment;
   int block;
 };
-// `n`: of the blocks of all segments, `cols` columns each.
+// The place of block `n` of all segments' blocks, of `cols` columns each.
 __device__ SegmentPlace PlaceOf(const Sequence& sequence, int64_t n,
                                 int64_t cols) {
   int segment = 0;
@@ -32,13 +33,14 @@ __device__ SegmentPlace PlaceOf(const Sequence& sequence, int64_t n,
   }
 }
 
-// Which head's tile it is, of all sequences', and which of the head's.
+// Which K/V head a tile is of, of all sequences' heads, and which of the head's
+// blocks it is.
 struct HeadPlace {
   uint32_t head, block;
 };
-// So many heads come together, block by block: where blocks take turns, those
-// that begin at the same time are mostly of different heads, and do not wait
-// for each other.
+// heads_together heads come together, block by block: where blocks take turns
+// at dQ, those that begin at the same time are mostly of different heads, and
+// do not wait for each other.
 __device__ HeadPlace HeadPlaceOf(const OpenTile& open, uint32_t heads) {
   const uint32_t together = open.heads_together;
   const uint32_t section =
@@ -49,7 +51,7 @@ __device__ HeadPlace HeadPlaceOf(const OpenTile& open, uint32_t heads) {
   return {first + place.remainder, place.quotient};
 }
 
-// `cols` columns from `first` on.
+// The `cols` columns of a segment from `first` on.
 __device__ Columns ColumnsFrom(const Sequence& sequence, int segment, int first,
                                int cols) {
   const auto within = [&](int64_t len) {
@@ -93,8 +95,8 @@ __device__ void PutScratch(const LaunchParams& params, const DeviceProblem& p,
   block.first_padded_head = static_cast<int>(b * p.q_heads);
 }
 
-// The blocks of rows that see the cluster's columns, `cols` from `first` on:
-// its blocks visit the same.
+// Writes which blocks of rows see the `cols` columns from `first` on: these are
+// the cluster's, all blocks of which visit the same rows.
 __device__ void PutRows(const Sequence& sequence, int segment, int64_t first,
                         int cols, int rows, ColumnBlock& block) {
   block.intervals = sequence.Intervals(segment);
@@ -109,8 +111,8 @@ __device__ void PutRows(const Sequence& sequence, int segment, int64_t first,
   block.stored_rows = static_cast<int>(sequence.problem->q_len);
 }
 
-// Zeros, also between fields: the copy engine reads all of it. For the whole
-// warp.
+// Writes zeros, also between fields, as the copy engine will read all of it.
+// All lanes of the warp call it.
 __device__ void Clear(ColumnBlock* blocks, int count) {
   static_assert(sizeof(ColumnBlock) % sizeof(uint4) == 0);
   auto* to = reinterpret_cast<uint4*>(blocks);
@@ -119,8 +121,8 @@ __device__ void Clear(ColumnBlock* blocks, int count) {
   __syncwarp();
 }
 
-// A block of threads for each tile, and one of them for each block of the
-// cluster that will have it.
+// A block of threads, a warp, plans one tile: thread n writes the ColumnBlock
+// of the nth block of the cluster that will have the tile.
 __global__ void __launch_bounds__(kThreads)
     PlanColumns(const __grid_constant__ LaunchParams params) {
   __shared__ TileDescription description;

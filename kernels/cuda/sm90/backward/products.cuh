@@ -2,8 +2,9 @@
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_PRODUCTS_CUH_
 
 // The products of a consumer, a warpgroup. They run on after these functions
-// return: no one may touch what they read or write until a wait says so. Tiles
-// are panels of 64 columns, 128 bytes of each row, side by side.
+// return: no one may touch what they read or write until WgmmaWait says that
+// they are over. Tiles are panels of 64 columns, 128 bytes of each row, side by
+// side (config.h); C is in registers.
 
 #include <cstdint>
 
@@ -11,13 +12,12 @@
 
 namespace attnd::cuda::sm90 {
 
-// C[64, kN] = A B^T over kDim columns of both: rows from `a` on of a tile of
-// kARows rows, and the kN rows of the tile at `b`. Or, if kSubtract, C -= A
-// B^T.
+// C[64, kN] = A B^T or, if kSubtract, C -= A B^T. A is the 64 rows from `a` on
+// of a tile [kARows, kDim], B the tile [kN, kDim] at `b`.
 template <class T, int kDim, int kARows, int kN, bool kSubtract = false>
 __device__ void StartRowsByRows(uint32_t a, uint32_t b, float (&c)[kN / 2]) {
   using Mma = ptx::Wgmma<T, kN>;
-  // Else what follows from them is kept in registers from tile to tile.
+  // Without this, descriptors are kept in registers from tile to tile.
   ptx::Pin(a);
   ptx::Pin(b);
   const uint64_t from_a = ptx::Descriptor(a, 16),
@@ -38,8 +38,8 @@ __device__ void StartRowsByRows(uint32_t a, uint32_t b, float (&c)[kN / 2]) {
   ptx::WgmmaCommit();
 }
 
-// C[64, kN] += A B, A[64, kDepth] in registers, rounded, and B[kDepth, kN] a
-// tile in memory.
+// C[64, kN] += A B. A[64, kDepth] is in registers, rounded, and B the tile
+// [kDepth, kN] at `b`.
 template <class T, int kDepth, int kN>
 __device__ void StartAddToColumns(uint32_t (&a)[kDepth / 4], uint32_t b,
                                   float (&c)[kN / 2]) {
@@ -56,8 +56,8 @@ __device__ void StartAddToColumns(uint32_t (&a)[kDepth / 4], uint32_t b,
   ptx::WgmmaCommit();
 }
 
-// C[64, kN] += A^T B over the kDepth rows of both: 64 columns from `a` on, a
-// panel, and the tile at `b`.
+// C[64, kN] += A^T B. A is the panel [kDepth, 64] at `a`, and B the tile
+// [kDepth, kN] at `b`.
 template <class T, int kDepth, int kN>
 __device__ void StartAddColumnsByColumns(uint32_t a, uint32_t b,
                                          float (&c)[kN / 2]) {
@@ -76,8 +76,8 @@ __device__ void StartAddColumnsByColumns(uint32_t a, uint32_t b,
   ptx::WgmmaCommit();
 }
 
-// C[64, kN] = A B over kDepth columns of A and rows of B: rows from `a` on of a
-// tile of kARows rows, and columns from `b` on of a tile.
+// C[64, kN] = A B. A is the 64 rows from `a` on of a tile [kARows, kDepth], and
+// B the kN columns from `b` on of a tile with kDepth rows.
 template <class T, int kDepth, int kARows, int kN>
 __device__ void StartRowsByColumns(uint32_t a, uint32_t b, float (&c)[kN / 2]) {
   using Mma = ptx::Wgmma<T, kN>;
@@ -95,7 +95,7 @@ __device__ void StartRowsByColumns(uint32_t a, uint32_t b, float (&c)[kN / 2]) {
   ptx::WgmmaCommit();
 }
 
-// C[64, kN] = A B + A' B', as above.
+// C[64, kN] = A B + A' B', likewise; A' is at `more_a` and B' at `more_b`.
 template <class T, int kDepth, int kARows, int kN>
 __device__ void StartRowsByColumns(uint32_t a, uint32_t b, uint32_t more_a,
                                    uint32_t more_b, float (&c)[kN / 2]) {
@@ -121,7 +121,7 @@ __device__ void StartRowsByColumns(uint32_t a, uint32_t b, uint32_t more_a,
   ptx::WgmmaCommit();
 }
 
-// Accumulators rounded to T: what A in registers is, two by two.
+// Rounds accumulators to T. Two neighbouring ones of a thread are a word of A.
 template <class T, int kCount>
 __device__ void Round(const float (&x)[kCount], uint32_t (&a)[kCount / 2]) {
 #pragma unroll

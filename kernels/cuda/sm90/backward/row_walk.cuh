@@ -6,7 +6,8 @@
 namespace attnd::cuda::sm90 {
 
 // Walks the tiles of rows that a block of threads visits: head after head of
-// the group, the first rows first. Those who walk have few registers.
+// the group, the first rows first. It is given the block each time, as the
+// threads that walk have few registers.
 template <int kRows>
 class RowWalk {
  public:
@@ -19,9 +20,9 @@ class RowWalk {
   }
   __device__ int head() const { return head_; }
   __device__ int row_block() const { return row_block_; }
-  // The tile's first.
+  // The tile's first row, in the sequence.
   __device__ int row() const { return row_block_ * kRows; }
-  // The same among the padded rows of all heads.
+  // The same among the padded rows of all heads, by which scratch is indexed.
   __device__ int padded_row(const ColumnBlock& block) const {
     return (block.first_padded_head + head_) * block.padded_rows + row();
   }

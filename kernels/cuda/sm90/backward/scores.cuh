@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_SCORES_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_SCORES_CUH_
 
-// From S to P, both transposed: [64 columns, kRows], of which a thread has two
-// columns, eight apart, and of every eight rows two that are neighbours.
+// From S to P, both transposed, [64 columns, kRows]: a thread has two columns,
+// eight apart, and two neighbours of every eight rows.
 
 #include <cmath>
 #include <cstdint>
@@ -20,7 +20,8 @@ struct SeenBy {
   uint32_t count;
 };
 
-// Says so of a warp's 16 columns, `column` and those after it. For all lanes.
+// Writes to `columns` which rows see each of a warp's 16 columns, from `column`
+// of the segment on. All lanes of the warp call it.
 __device__ inline void FindRowsThatSee(const RowIntervals& intervals,
                                        int64_t column, int lane,
                                        SeenBy* columns) {
@@ -32,8 +33,8 @@ __device__ inline void FindRowsThatSee(const RowIntervals& intervals,
   __syncwarp();  // all see it
 }
 
-// -inf where a row does not see a column. `columns`: the thread's first; `row`:
-// the tile's.
+// Makes -inf of scores whose row does not see their column. `columns` is at the
+// thread's first column, and `row` is the tile's first row.
 template <int kRows>
 __device__ void MaskScores(const SeenBy* columns, int row, int lane,
                            float (&s)[kRows / 2]) {
@@ -52,8 +53,8 @@ __device__ void MaskScores(const SeenBy* columns, int row, int lane,
   }
 }
 
-// Values of rows, LSE or delta, that belong to what a thread has of a tile: of
-// every eight rows two.
+// LSE or delta of those rows of a tile that a thread has, two of every eight,
+// from an array [kRows].
 template <int kRows>
 class RowValues {
  public:
@@ -69,16 +70,16 @@ class RowValues {
   float2 of_[kRows / 8];
 };
 
-// Products that may be of any size become scores, (E2), with the roundings of
-// forward, and these what P is 2 to the power of. `natural_lse`: of the tile's
-// rows, in the launch's scratch; in shared memory itself.
+// Turns products that may be of any size into scores, (E2), with forward's
+// roundings, and these into log2 of P. `natural_lse`, a pointer in shared
+// memory, points to LSE of the tile's rows in the launch's scratch.
 template <int kRows>
 __device__ void ScoreHuge(float scale, const float* const& natural_lse,
                           int lane, float (&s)[kRows / 2]) {
   const ScoreRule rule = {scale, 0.0f, nullptr, 0, DType::kF32};
 #pragma unroll
   for (int n = 0; n < kRows / 8; ++n) {
-    // Read each time, as D 128 has no registers to keep it.
+    // The pointer is read each time, as D 128 has no registers to keep it.
     const float* lse = *const_cast<const float* const volatile*>(&natural_lse);
     const float2 of = RowValues<8>(&lse[8 * n], lane)[0];
 #pragma unroll
@@ -89,8 +90,8 @@ __device__ void ScoreHuge(float scale, const float* const& natural_lse,
   }
 }
 
-// Scores of a tile that has flags: gives what is left to multiply them by.
-// `columns`: as of MaskScores.
+// Does what a tile's flags ask for with its scores, and returns what
+// Exponentiate must multiply them by. `columns`: as of MaskScores.
 template <int kRows>
 __device__ float RareScores(const ColumnBlock& block, const RowTile& tile,
                             const SeenBy* columns, int lane,
@@ -98,15 +99,15 @@ __device__ float RareScores(const ColumnBlock& block, const RowTile& tile,
   float factor = block.factor;
   if (tile.flags & RowTile::kHuge) {
     ScoreHuge<kRows>(block.scale, tile.natural_lse, lane, s);
-    factor = 1.0f;  // and LSE is kHugeLse
+    factor = 1.0f;  // and Exponentiate subtracts kHugeLse, which is nothing
   }
   if (tile.flags & RowTile::kMasked)
     MaskScores<kRows>(columns, tile.first, lane, s);
   return factor;
 }
 
-// (E12): scores, that are to be multiplied by `factor`, become P.
-// The first rows' LSE may have been read before.
+// (E12): turns scores, which are first multiplied by `factor`, into P. LSE of
+// the first kEarlyRows rows has been read before.
 template <int kRows, int kEarlyRows>
 __device__ void Exponentiate(const float (&lse)[kRows],
                              const RowValues<kEarlyRows>& early_lse,
@@ -124,7 +125,7 @@ __device__ void Exponentiate(const float (&lse)[kRows],
   }
 }
 
-// What each row has, where the row's scores are.
+// Sets all columns of each row to the row's value.
 template <int kRows>
 __device__ void SpreadOverColumns(const float (&rows)[kRows], int lane,
                                   float (&s)[kRows / 2]) {

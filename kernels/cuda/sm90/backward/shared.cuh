@@ -15,8 +15,10 @@
 
 namespace attnd::cuda::sm90 {
 
-// Turns at the sums of dQ, tile by tile: that it is the block's; that all
-// consumers have added; and that the next block may.
+// Turns of wide consumers at the sums of dQ, tile by tile (turn_keeper.cuh).
+// taken: who takes turns → consumers, the turn is the block's.
+// added: every warp of the consumers → who ends turns, it has added its part.
+// over: who ends turns → who takes turns, the barriers may be used again.
 template <int kCount>
 struct Turns {
   uint64_t taken[kCount], added[kCount], over[kCount];
@@ -30,50 +32,58 @@ struct Turns {
   }
 };
 
-// A block of columns, or none, and none comes any more.
+// A block of columns or, if `over`, none: no more come.
 struct ColumnSlot {
   ColumnBlock block;
   bool over;
 };
 
-// The next tile of a cluster's blocks: the first block has taken it, and is
-// told by the second that it knows.
+// The next tile of a cluster, which block 0's loader takes and block 1's reads.
+// full, in block 1: block 0's loader → block 1's, the ticket is there.
+// empty, in block 0: block 1's loader → block 0's, it has read the ticket.
 struct TicketExchange {
   uint32_t ticket;
   Ring<1> ring;
 };
 
-// What consumers that have columns of their own hand on to the copy engine, and
-// what two that share columns hand on to each other.
+// What narrow consumers hand on to the copy engine, and what wide ones hand on
+// to each other.
 template <class Config, bool kWide = Config::kWide>
 struct ConsumersTiles {
-  // dQ of a tile: each warp's part, as the sums lie.
+  // dQ of a tile in the order of its sums: each warp of the consumers writes
+  // its 16 rows, and the copy engine adds them.
   alignas(1024) float d_q[Config::kConsumers][4][Config::kWarpDqFloats];
 };
 template <class Config>
 struct ConsumersTiles<Config, true> {
-  // P of a tile, as the threads that have found it hold it: four values of
-  // each lane side by side, for the same lane of the other consumer.
+  // P^T of a tile, [warp][eight rows][lane]: four values of a lane of the
+  // consumer that has S, for the same lane of the one that has dP.
   alignas(1024) float4 p[4][Config::kRows / 8][32];
 };
 
-// What a block of a cluster has of its neighbour's.
+// What a block of a cluster has of its neighbour's tiles.
 template <class Config, bool kPaired = Config::kCluster == 2>
 struct OthersTiles {};
 template <class Config>
 struct OthersTiles<Config, true> {
-  // Columns of K that become this block's part of dQ, in panels.
+  // The neighbour's K, T [kCols, 64 kOtherPanels]: the dims of this block's
+  // part of dQ.
   alignas(1024) std::byte other_k[Config::kOtherPanels * Config::kCols * 128];
-  // dS of a tile of rows and of the next.
+  // The neighbour's dS of a tile of rows and of the next, as d_s. Its DsSender
+  // puts it here, this block's consumers read it.
   alignas(1024) std::byte other_ds[2][Config::kDsBytes];
 };
 
+// Barriers of what wide consumers hand on.
 template <class Config>
 struct WideExchange {
-  Ring<1> p_rings[4];  // of each warp: its part of P
-  // Of dS: full when it is there, empty when all consumers of the cluster have
-  // read it.
+  // p. full: a warp that has S → the same one of those that have dP; empty: the
+  // latter → the former.
+  Ring<1> p_rings[4];
+  // d_s. full: the four warps that have dP → consumers, sender; empty: every
+  // warp of the cluster's consumers → the warps that have dP.
   Ring<2> ds_ring;
+  // other_ds: the neighbour's sender → consumers. other_k: as k_full.
   uint64_t other_ds_full[2], other_k_full;
 
   // For one thread.
@@ -87,7 +97,8 @@ struct WideExchange {
   }
 };
 
-// dQ of a tile, of each consumer, on its way to the sums.
+// Barriers of d_q. full: the consumer's four warps → the adder of dQ; empty:
+// the adder → the consumer, when the copy engine has read it.
 template <class Config>
 struct NarrowExchange {
   Ring<1> dq_rings[Config::kConsumers];
@@ -99,31 +110,39 @@ struct NarrowExchange {
 
 template <class Config>
 struct BackwardShared : ConsumersTiles<Config>, OthersTiles<Config> {
-  // Of every tile the one has copied what the copy engine can copy, and the
-  // other has done the rest.
+  // Who brings a tile of K, V, Q or dO: the loader, by the copy engine, and the
+  // tail copier, which has copied what that cannot.
   static constexpr int kProducers = 2;
 
+  // Tiles in panels (config.h): T [kCols, dim] of K and V, T [kRows, dim] of Q
+  // and dO.
   alignas(1024) std::byte k[Config::kKBytes];
   alignas(1024) std::byte v[Config::kVBytes];
   alignas(1024) std::byte q[Config::kStages][Config::kQBytes];
   alignas(1024) std::byte d_o[Config::kDoStages][Config::kDoBytes];
-  // dS of a tile of rows and of the next: [rows, cols], in panels.
+  // dS of a tile of rows and of the next: T [kRows, kCols], in panels.
+  // Consumers write and read it.
   alignas(1024) std::byte d_s[2][Config::kDsBytes];
+  // LSE in units of log2 or kHugeLse, and delta: they come with Q and dO.
   alignas(128) float lse[Config::kStages][Config::kRows];
   alignas(128) float delta[Config::kDoStages][Config::kRows];
   RowTile tiles[Config::kTiles];
-  // Of the block's columns, which there is place for once.
+  // K and V, of which there is one each. full: both producers → consumers;
+  // empty: every warp of the consumers → loader and tail copiers.
   uint64_t k_full, v_full, columns_empty;
-  // Of Q, LSE and RowTile; of dO and delta.
+  // Q, LSE and RowTile. full: loader, describer → consumers; empty: every warp
+  // of the consumers → both of them.
   Ring<Config::kStages> q_ring;
+  // dO and delta: the same with the value copier.
   Ring<Config::kDoStages> do_ring;
   bool in_turns;  // whether blocks take turns at the sums of dQ (turns.cuh)
   Turns<Config::kStages> turns;
-  // The block of columns at hand, and the next.
+  // The block of columns at hand, and the next. full: loader → all who look at
+  // it; empty: all of them → loader.
   ColumnSlot slots[2];
   Ring<2> slot_ring;
   TicketExchange tickets;
-  SeenBy seen_by[Config::kCols];
+  SeenBy seen_by[Config::kCols];  // each warp of consumers has its own 16
   std::conditional_t<Config::kWide, WideExchange<Config>,
                      NarrowExchange<Config>>
       exchange;
@@ -133,7 +152,7 @@ struct BackwardShared : ConsumersTiles<Config>, OthersTiles<Config> {
     in_turns = turns_are_taken;
     constexpr int kWarps = 4 * Config::kConsumers;
     constexpr int kCopiers = 2, kSenders = Config::kCluster == 2 ? 1 : 0;
-    // Those who add narrow consumers' dQ, or who take and end wide ones' turns.
+    // The adder of narrow consumers' dQ, or the two who keep wide ones' turns.
     const int adders = !Config::kWide ? 1 : in_turns ? 2 : 0;
     slot_ring.Init(1, kWarps + kCopiers + kSenders + adders);
     for (ColumnSlot& slot : slots) slot.over = false;

@@ -1,9 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_TAIL_COPIER_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_TAIL_COPIER_CUH_
 
-// The producers that copy tiles which end with their sequence, not with their
-// tensor: padding is never read. All other tiles are the copy engine's
-// (loader.cuh). Two warps, as their threads have few registers.
+// The tail copiers: producers that copy tiles in which a sequence ends before
+// its tensor does, so that padding is never read. The copy engine brings all
+// other tiles (loader.cuh). They are two warps, as their threads have few
+// registers.
 
 #include <cstdint>
 
@@ -17,7 +18,8 @@
 
 namespace attnd::cuda::sm90 {
 
-// What both do. Tiles are full when they have arrived, copied or not.
+// What both do. They arrive at every tile's full, whether they had to copy the
+// tile or not.
 template <class Config>
 class TailCopier {
  protected:
@@ -26,11 +28,12 @@ class TailCopier {
   __device__ explicit TailCopier(BackwardShared<Config>& shared)
       : shared_(shared), blocks_(shared), lane_(threadIdx.x % 32) {}
 
-  // Copies what there is to copy of all blocks of columns: act(block).
+  // Calls act(block), which copies what there is to copy, for all blocks of
+  // columns.
   template <class Act>
   __device__ void ForEachBlock(const Act& act) {
     while (const ColumnBlock* block = blocks_.Next()) {
-      // Consumers have left the columns before.
+      // Wait until consumers have left the columns of the block before.
       ptx::BarrierWait(ptx::SharedAddress(&shared_.columns_empty),
                        blocks_.parity() ^ 1);
       act(*block);
@@ -38,7 +41,7 @@ class TailCopier {
     }
   }
 
-  // Until consumers have left the tile before, of as many.
+  // Waits until consumers have left what was in this slot of the ring before.
   template <int kCount>
   __device__ static void Wait(Ring<kCount>& ring,
                               const RingPlace<kCount>& place) {
@@ -47,7 +50,8 @@ class TailCopier {
     Stagger();
   }
 
-  // Columns of a tensor of the segment, from `first_dim` on.
+  // Columns of K or V, [kCols, 64 kPanels], with their dims from `first_dim`
+  // on.
   template <int kPanels>
   __device__ void PutColumns(const ColumnBlock& block,
                              const ConstTensorView& view,
@@ -59,6 +63,7 @@ class TailCopier {
     }
     WarpArrives(full, lane_);
   }
+  // A tile of Q or dO.
   template <int kPanels>
   __device__ void PutRows(const ColumnBlock& block, const RowWalk<kRows>& walk,
                           const ConstTensorView& view, int dim, std::byte* to,
@@ -78,7 +83,8 @@ class TailCopier {
   template <int kPanels, int kTileRows>
   __device__ void Copy(const ConstTensorView& view, int b, int head, int token,
                        int first_dim, int valid, int dim, std::byte* to) const {
-    // Else what follows from it is kept in registers from tile to tile.
+    // Without this, what follows from it is kept in registers from tile to
+    // tile.
     uint32_t lane = lane_;
     ptx::Pin(lane);
     const auto* from = static_cast<const uint16_t*>(view.data) + first_dim +
@@ -90,8 +96,8 @@ class TailCopier {
   }
 };
 
-// Of K and Q. Also says what tiles of rows are, as consumers have no registers
-// to find it out.
+// The tail copier of K and Q. It also writes the RowTiles, as consumers have no
+// registers to find out what is in them.
 template <class Config>
 class Describer : TailCopier<Config> {
   using Base = TailCopier<Config>;
@@ -148,7 +154,8 @@ class Describer : TailCopier<Config> {
   RingPlace<Config::kStages> place_;
 };
 
-// Of V and dO, and of what a block of a cluster has of its neighbour's K.
+// The tail copier of V and dO, and of what a block of a cluster has of its
+// neighbour's K.
 template <class Config>
 class ValueCopier : TailCopier<Config> {
   using Base = TailCopier<Config>;

@@ -12,11 +12,11 @@ namespace attnd::cuda::sm90 {
 
 // dO's map stands where forward has O's.
 inline constexpr int kMapDo = kMapO;
-// Rows of every box, whatever the tile: a tile is as many boxes.
+// Rows of every box. A tile of more rows is loaded as several boxes.
 inline constexpr int kMapRows = 64;
 
-// Nothing if an input is not laid out as the copy engine can read it, or is
-// empty.
+// The maps for backward, in boxes of 64 columns by kMapRows rows. Nothing if
+// the copy engine cannot read an input's layout, or an input is empty.
 std::optional<TensorMaps> MakeBackwardMaps(const BackwardArgs& args);
 
 }  // namespace attnd::cuda::sm90

@@ -11,70 +11,74 @@
 
 namespace attnd::cuda::sm90 {
 
-// As many columns of a segment as a block of threads has.
+// The columns of a segment that a block of threads has.
 struct Columns {
-  int first;
-  int valid;   // that the sequence has
-  int stored;  // that the tensor has
-  // Whether the tensor goes on where the sequence, and the tile, end.
+  int first;   // in the segment
+  int valid;   // so many of them the sequence has
+  int stored;  // so many of them the tensor has
+  // Whether the tensor goes on after the sequence's end, which lies among them:
+  // the copy engine would read padding.
   __device__ bool cut() const { return valid < stored; }
 };
 
 // A block of columns of a segment, of one K/V head of one sequence: all that a
-// block of threads needs to know of it. PlanColumns writes it
-// (plan_columns.cu).
+// block of threads needs to know of it. PlanColumns writes it to the launch's
+// scratch (plan_columns.cu), from where the loader brings it to a ColumnSlot.
 struct alignas(16) ColumnBlock {
-  ConstTensorView q, d_o;  // of the problem
-  ConstTensorView k, v;    // of the segment
-  TensorView d_k, d_v;     // of the segment, or null
-  RowIntervals intervals;  // of the segment
-  // What rows have in the launch's scratch, see DeviceGradients: rows of a q
-  // head are padded_rows, and first_padded_head heads come before the
-  // sequence's.
-  const float *lse, *delta, *natural_lse;
-  float* sums;
-  uint32_t* turns;
-  const uint32_t* turns_until;  // of the segment
-  const uint32_t* huge;         // of each kGradientRows
+  ConstTensorView q, d_o;  // [batch, q_len, q_heads, head_dim / value_dim]
+  ConstTensorView k, v;    // [batch, len, kv_heads, head_dim / value_dim]
+  TensorView d_k, d_v;     // as k and v, or null
+  RowIntervals intervals;  // what rows see of the segment
+  // The launch's scratch, see DeviceGradients. Heads are those of all
+  // sequences, first_padded_head of them before this one's.
+  const float *lse, *delta, *natural_lse;  // [heads, padded_rows]
+  float* sums;      // of dQ, [heads, padded_rows, kDqDim]
+  uint32_t* turns;  // [heads, padded_rows / kTurnRows]
+  // [padded_rows / kTurnRows], of this sequence and segment.
+  const uint32_t* turns_until;
+  const uint32_t* huge;  // [heads, padded_rows / kGradientRows]
   int padded_rows, first_padded_head;
   BlobOffset maps;
   int b;  // sequence
   int kv_head;
-  int first_head, group;  // q heads that share it
+  int first_head, group;  // the first of the q heads that share it; how many
   int segment;
-  int q_len, stored_rows;  // that the sequence has, and its tensors
+  int q_len, stored_rows;  // the rows of the sequence, and of its tensors
   int head_dim, value_dim;
   Columns columns;
-  Columns other;  // of the cluster's other block
-  // Blocks of rows, the same of each q head: [begin, end) are visited,
-  // [clear_begin, clear_end) see all of it. See visits.h.
+  Columns other;  // those of the cluster's other block
+  // Blocks of rows, the same of each q head: [begin, end) are visited, and
+  // [clear_begin, clear_end) see all of the cluster's columns. See visits.h.
   int begin, end, clear_begin, clear_end;
-  float scale, factor;  // of a score, and in units of log2
+  float scale, factor;  // product → score, product → score in units of log2
 
+  // Whether the sequence ends in the `rows` rows from `row` on, and its tensors
+  // go on.
   __device__ bool CutsRows(int row, int rows) const {
     return q_len - row < rows && q_len < stored_rows;
   }
   __device__ int row_blocks() const { return end - begin; }
-  // That are visited, of all q heads.
+  // Tiles of rows that are visited, of all q heads.
   __device__ int tiles() const { return group * row_blocks(); }
   __device__ bool IsClear(int block) const {
     return block >= clear_begin && block < clear_end;
   }
 };
 
-// What consumers need to know of a tile of rows.
+// What consumers need to know of a tile of rows. The describer writes it before
+// Q's full.
 struct RowTile {
-  // Some row does not see all of the block's columns; some row of the same
-  // kGradientRows has a huge LSE (score.cuh).
+  // kMasked: some row does not see all of the block's columns. kHuge: some LSE
+  // of the kGradientRows rows that it is part of is huge (score.cuh).
   static constexpr uint32_t kMasked = 1, kHuge = 2;
 
-  float* sums;  // of dQ, where the tile's begin; for wide consumers
-  const float* natural_lse;  // of the tile's rows, where they are huge
-  int first;                 // row
-  uint32_t flags;            // 0 of most
+  float* sums;  // the tile's first sum of dQ; only wide consumers have it
+  const float* natural_lse;  // [rows], there only if kHuge
+  int first;                 // the tile's first row, in the sequence
+  uint32_t flags;            // 0 for most tiles
 };
 
-// Where the launch's are: of each tile one for each block of the cluster.
+// Where the launch's plans are: ColumnBlock [tiles, cluster].
 __device__ inline ColumnBlock* PlansOf(const LaunchParams& params) {
   return reinterpret_cast<ColumnBlock*>(params.scratch + params.plans_at);
 }

@@ -1,9 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_TURN_KEEPER_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_TURN_KEEPER_CUH_
 
-// Those who take turns at dQ on behalf of consumers, where results must be the
-// same each time (turns.cuh): consumers never wait for what they have added to
-// get to memory, and learn in shared memory that it is their turn.
+// Those who take turns at dQ on behalf of wide consumers, where results must be
+// the same each time (turns.cuh). So consumers never wait until what they have
+// added is in memory, and a barrier in shared memory tells them that it is
+// their turn.
 
 #include <cstdint>
 
@@ -14,7 +15,8 @@
 
 namespace attnd::cuda::sm90 {
 
-// For two threads: the one takes the block's turns, the other ends them.
+// For two threads, which go through the same tiles: one takes the block's
+// turns, the other ends them.
 template <class Config>
 class TurnKeeper {
  public:
@@ -23,6 +25,7 @@ class TurnKeeper {
   __device__ explicit TurnKeeper(BackwardShared<Config>& shared)
       : shared_(shared), turns_(shared.turns) {}
 
+  // Tells consumers when the turn at a tile is the block's.
   __device__ void TakeTurns() {
     ForEachTile([this](uint32_t* counter, uint32_t turn) {
       const int i = place_.index();
@@ -32,6 +35,7 @@ class TurnKeeper {
     });
   }
 
+  // Ends the turn at a tile when all consumers have added to it.
   __device__ void EndTurns() {
     ForEachTile([this](uint32_t* counter, uint32_t turn) {
       const int i = place_.index();
@@ -42,8 +46,8 @@ class TurnKeeper {
   }
 
  private:
-  // Of all blocks of columns: what says whose turn it is, and which is the
-  // block's.
+  // Calls act(counter, turn) for each tile of rows of all blocks of columns,
+  // with the tile's counter and the number of the block's turn.
   template <class Act>
   __device__ void ForEachTile(const Act& act) {
     BlockWalk<Config> blocks(shared_);

@@ -1,12 +1,12 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_CONSUMER_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_CONSUMER_CUH_
 
-// The consumers of large dims, where dK and dV of 64 columns fill the registers
-// of two warpgroups. They share a block's columns: one has S, P and dV, the
-// other dP, dS and dK (wide_roles.cuh), and each has half of dQ's columns. P
-// goes from one to the other, dS to both, through shared memory. Products run
-// while other units work on what the ones before have given, here of the first,
-// while the second does the same with dP, dS and dK:
+// The wide consumers, for large dims, where dK and dV of 64 columns fill the
+// registers of two warpgroups. They share a block's columns: one has S, P and
+// dV, the other dP, dS and dK (wide_roles.cuh), and each has half of dQ's
+// columns. P goes from one to the other, dS to both, through shared memory.
+// Products run while other units work on the results of those before. This is
+// the first consumer; the second does the same with dP, dS and dK:
 //
 //   tensor cores    dQ (i-1) │ dV (i)   dQ (i-1), S (i+1)  │ dQ (i) ...
 //   the others         P (i) │ add dQ (i-1)   add dQ (i-1) │  P (i+1) ...
@@ -23,6 +23,8 @@
 
 namespace attnd::cuda::sm90 {
 
+// Role: ScoresRole or GradientsRole. "Scores" are the role's S or dP, and
+// "sums" its dV or dK.
 template <class Config, class Role>
 class WideConsumer {
  public:
@@ -49,8 +51,8 @@ class WideConsumer {
       role_.Store(sums);
       blocks.LeaveTogether();
     }
-    // Until both are here, the cluster's other block may still reach for what
-    // this one has in shared memory.
+    // The cluster's other block may still reach for this one's shared memory,
+    // until both are here.
     if constexpr (kPaired) {
       ptx::ClusterArrive();
       ptx::ClusterWait();
@@ -59,19 +61,19 @@ class WideConsumer {
 
  private:
   using S = float[kRows / 2];             // S and P, or dP and dS: [64, kRows]
-  using A = uint32_t[kRows / 4];          // rounded
-  using Sums = float[Role::kSumDim / 2];  // dV or dK
+  using A = uint32_t[kRows / 4];          // P or dS, rounded
+  using Sums = float[Role::kSumDim / 2];  // dV or dK: [64, kSumDim]
   using Place = RingPlace<Role::kStages>;
   using SumPlace = RingPlace<Role::kSumStages>;
   static constexpr bool kPaired = Config::kCluster == 2;
 
-  // A consumer has dQ's columns in two parts, neither of which lies in two
-  // panels of K: the first or the last 64, and half of those between. In a
-  // cluster it has one panel.
+  // A consumer has dQ's columns in two parts, neither of which reaches from one
+  // panel of K into another: the first or the last 64, and half of those
+  // between. In a cluster it has one part, a panel.
   static constexpr int kParts[] = {64, (Config::kDqDim - 128) / 2};
   static constexpr int kPartAt[] = {Role::kNumber * (Config::kDqDim - 64),
                                     64 + Role::kNumber* kParts[1]};
-  // The same registers have the one and then the other, if they are alike.
+  // Parts of one size are in the same registers, one after the other.
   static constexpr bool kAlike = kPaired || kParts[0] == kParts[1];
   using DQ = float[kAlike ? 1 : 2][kParts[0] / 2];
   template <int kPart>
@@ -80,7 +82,8 @@ class WideConsumer {
         d_q[kAlike ? 0 : kPart]);
   }
 
-  // As many tiles of rows.
+  // Works on the block's tiles of rows. dQ of a tile is computed and added with
+  // the next tile, and that of the last one by Finish.
   __device__ void Loop(uint32_t tiles, Sums& sums) {
     uint32_t i = end_;
     end_ += tiles;
@@ -110,7 +113,7 @@ class WideConsumer {
     Finish(i - 1);
   }
 
-  // A tile of rows, of which the scores are there, and dQ of the tile before.
+  // Works on tile i, whose scores are there, and on dQ of the tile before.
   __device__ void Step(uint32_t i, S& s, Sums& sums) {
     const RowTile& before = shared_.tiles[(i - 1) % Config::kTiles];
     A a;
@@ -118,13 +121,13 @@ class WideConsumer {
     StartDq<0>(i - 1, d_q);
     role_.Transform(i, s, a);
     StartSums(i, a, sums);
-    ptx::WgmmaWait<1>();  // the first part of dQ
+    ptx::WgmmaWait<1>();  // for the first part of dQ
     ptx::Pin(Part<0>(d_q));
     TakeTurn(i - 1);
     Add<0>(before, d_q);
     StartDq<1>(i - 1, d_q);
     StartScores(i + 1, s);
-    ptx::WgmmaWait<1>();  // the sums, and the second part of dQ
+    ptx::WgmmaWait<1>();  // for the sums, and the second part of dQ
     ptx::Pin(sums);
     ptx::Pin(a);
     ptx::Pin(Part<1>(d_q));
@@ -132,11 +135,11 @@ class WideConsumer {
     WarpArrives(role_.sum_ring().empty[SumPlace(i).index()]);
     Add<1>(before, d_q);
     LeaveTurn(i - 1);
-    ptx::WgmmaWait<0>();  // the next scores
+    ptx::WgmmaWait<0>();  // for the next scores
     TakeScores(i + 1, s);
   }
 
-  // The same where a cluster finds dQ together.
+  // The same step where the blocks of a cluster compute dQ together.
   __device__ void PairedStep(uint32_t i, S& s, Sums& sums) {
     A a;
     DQ d_q;
@@ -145,7 +148,7 @@ class WideConsumer {
     StartSums(i, a, sums);
     if constexpr (Role::kNumber == 0) {
       StartScores(i + 1, s);
-      ptx::WgmmaWait<1>();  // dQ and the sums
+      ptx::WgmmaWait<1>();  // for dQ and the sums
       ptx::Pin(Part<0>(d_q));
       ptx::Pin(sums);
       ptx::Pin(a);
@@ -153,28 +156,29 @@ class WideConsumer {
       LeaveDs(i - 1);
       AddInTurn(i - 1, d_q);
     } else {
-      ptx::WgmmaWait<1>();  // dQ
+      ptx::WgmmaWait<1>();  // for dQ
       ptx::Pin(Part<0>(d_q));
       LeaveDs(i - 1);
       AddInTurn(i - 1, d_q);
-      ptx::WgmmaWait<0>();  // the sums
+      ptx::WgmmaWait<0>();  // for the sums
       ptx::Pin(sums);
       ptx::Pin(a);
       WarpArrives(role_.sum_ring().empty[SumPlace(i).index()]);
-      // Only now, as dO of the next tile comes late: there is place for one,
-      // which the other consumer has just used.
+      // These start only now, as dO of the next tile comes late: there is place
+      // for one, which the other consumer has just used.
       StartScores(i + 1, s);
     }
-    ptx::WgmmaWait<0>();  // the next scores
+    ptx::WgmmaWait<0>();  // for the next scores
     TakeScores(i + 1, s);
   }
+  // Adds dQ of tile i, in the block's turn.
   __device__ void AddInTurn(uint32_t i, DQ& d_q) const {
     TakeTurn(i);
     Add<0>(shared_.tiles[i % Config::kTiles], d_q);
     LeaveTurn(i);
   }
 
-  // dQ of the last tile.
+  // Computes and adds dQ of the last tile.
   __device__ void Finish(uint32_t i) {
     const RowTile& last = shared_.tiles[i % Config::kTiles];
     DQ d_q;
@@ -193,8 +197,8 @@ class WideConsumer {
     LeaveTurn(i);
   }
 
-  // (E1) or (E14) of a tile, once it is there; of whatever there is, if there
-  // is no such tile.
+  // Starts (E1) or (E14) of tile i, once its rows are there. If there is no
+  // such tile, it multiplies what is there, and nobody uses the result.
   __device__ void StartScores(uint32_t i, S& s) const {
     const Place place(i);
     if (i != end_)
@@ -203,19 +207,19 @@ class WideConsumer {
     StartRowsByRows<T, Role::kDepth, kCols, kRows, Role::kSubtract>(
         Tile(role_.columns()), Tile(role_.rows(place.index())), s);
   }
-  // Once they are there.
+  // Once the scores are there: lets go of what the role needs no more.
   __device__ void TakeScores(uint32_t i, S& s) const {
     ptx::Pin(s);
     if (i != end_) role_.LeaveRows(i);
   }
-  // (E13) or (E18).
+  // Starts (E13) or (E18) of tile i, once the rows of dO or Q are there.
   __device__ void StartSums(uint32_t i, A& a, Sums& sums) const {
     const SumPlace place(i);
     WaitFor(role_.sum_ring().full[place.index()], place.parity());
     StartAddToColumns<T, kRows, Role::kSumDim>(
         a, Tile(role_.sum_rows(place.index())), sums);
   }
-  // (E17), once all of dS is there.
+  // Starts a part of (E17) of tile i, once all of dS is there.
   template <int kPart>
   __device__ void StartDq(uint32_t i, DQ& d_q) const {
     const RingPlace<2> place(i);
@@ -237,6 +241,7 @@ class WideConsumer {
           Part<kPart>(d_q));
     }
   }
+  // Adds a part of dQ to the sums.
   template <int kPart>
   __device__ void Add(const RowTile& tile, DQ& d_q) const {
     if constexpr (kPaired) {
@@ -262,7 +267,8 @@ class WideConsumer {
     }
   }
 
-  // Where a product finds a tile: in a cluster, addresses also say whose.
+  // The address by which a product finds a tile. In a cluster, addresses also
+  // say which block's it is, for which descriptors have no bits.
   __device__ static uint32_t Tile(const std::byte* tile) {
     const uint32_t address = ptx::SharedAddress(tile);
     return kPaired ? address & 0x3ffff : address;
@@ -270,13 +276,15 @@ class WideConsumer {
   __device__ static void WaitFor(uint64_t& barrier, uint32_t parity) {
     ptx::BarrierWait(ptx::SharedAddress(&barrier), parity);
   }
-  // The block's turn at the sums of dQ of a tile.
+  // Waits until it is the block's turn to add dQ of tile i, if blocks take
+  // turns.
   __device__ void TakeTurn(uint32_t i) const {
     if (!in_turns_) [[likely]]
       return;
     const RingPlace<Config::kStages> place(i);
     WaitFor(shared_.turns.taken[place.index()], place.parity());
   }
+  // Says that this warp has added its part in that turn.
   __device__ void LeaveTurn(uint32_t i) const {
     if (!in_turns_) [[likely]]
       return;
@@ -286,7 +294,7 @@ class WideConsumer {
   BackwardShared<Config>& shared_;
   Role role_;
   const bool in_turns_;
-  uint32_t end_ = 0;  // of the block's tiles, among all that there were
+  uint32_t end_ = 0;  // one past the block's tiles, counted over all blocks
 };
 
 }  // namespace attnd::cuda::sm90

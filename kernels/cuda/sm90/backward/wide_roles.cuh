@@ -1,9 +1,10 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_ROLES_CUH_
 #define ATTND_KERNELS_CUDA_SM90_BACKWARD_WIDE_ROLES_CUH_
 
-// What each of the two consumers that share a block's columns does on its own:
-// one finds P from S and sums up dV, the other finds dS from dP and sums up dK.
-// Both have tiles transposed, [64 columns, kRows], thread for thread alike.
+// What each of the two wide consumers, which share a block's columns, does on
+// its own: one computes P from S and sums up dV, the other computes dS from dP
+// and sums up dK. Both have tiles transposed, [64 columns, kRows], with the
+// same elements in the same threads.
 
 #include <cstdint>
 
@@ -15,17 +16,17 @@
 
 namespace attnd::cuda::sm90 {
 
-// (E12) and (E13).
+// The consumer of (E1), (E12) and (E13).
 template <class Config>
 class ScoresRole {
  public:
   using T = typename Config::T;
   static constexpr int kNumber = 0;
   static constexpr int kRows = Config::kRows;
-  static constexpr int kDepth = Config::kDim;           // of S = K Q^T
-  static constexpr int kSumDim = Config::kValueDim;     // of dV = P^T dO
-  static constexpr int kStages = Config::kStages;       // of row_ring()
-  static constexpr int kSumStages = Config::kDoStages;  // of sum_ring()
+  static constexpr int kDepth = Config::kDim;        // S = K Q^T: K's columns
+  static constexpr int kSumDim = Config::kValueDim;  // dV = P^T dO: its columns
+  static constexpr int kStages = Config::kStages;    // slots of row_ring()
+  static constexpr int kSumStages = Config::kDoStages;  // and of sum_ring()
   static constexpr bool kSubtract = false;
 
   __device__ explicit ScoresRole(BackwardShared<Config>& shared)
@@ -45,11 +46,12 @@ class ScoresRole {
   __device__ const std::byte* sum_rows(int i) const { return shared_.d_o[i]; }
   __device__ auto& sum_ring() const { return shared_.do_ring; }
 
-  // What the sums of S begin with, and who is told that they are there: nobody,
-  // as LSE, which came with Q, is still to be read.
+  // S starts from 0. Q is left later, by Transform: LSE came with it and is
+  // still unread when S is there.
   __device__ void Begin(uint32_t, float (&)[kRows / 2]) const {}
   __device__ void LeaveRows(uint32_t) const {}
-  // P from S of tile `count`, rounded, and as it is for the other consumer.
+  // (E12): turns S of tile `count` into P, hands that on to the other consumer,
+  // rounds it to `p`, and leaves Q.
   __device__ void Transform(uint32_t count, float (&s)[kRows / 2],
                             uint32_t (&p)[kRows / 4]) const {
     const RingPlace<Config::kStages> place(count);
@@ -62,7 +64,7 @@ class ScoresRole {
     Exponentiate(lse, RowValues<8>(lse, lane_), factor, lane_, s);
     const RingPlace<1> handed(count);
     Ring<1>& ring = shared_.exchange.p_rings[warp_];
-    // The other's warp has read what there was.
+    // Wait until the other consumer's warp has read P of the tile before.
     ptx::BarrierWait(ptx::SharedAddress(ring.empty), handed.parity() ^ 1);
 #pragma unroll
     for (int n = 0; n < kRows / 8; ++n) {
@@ -84,15 +86,15 @@ class ScoresRole {
   const ColumnBlock* block_;
 };
 
-// (E15) and (E18).
+// The consumer of (E14), (E15) and (E18).
 template <class Config>
 class GradientsRole {
  public:
   using T = typename Config::T;
   static constexpr int kNumber = 1;
   static constexpr int kRows = Config::kRows;
-  static constexpr int kDepth = Config::kValueDim;  // of dP = V dO^T
-  static constexpr int kSumDim = Config::kDim;      // of dK = dS^T Q
+  static constexpr int kDepth = Config::kValueDim;  // dP = V dO^T: V's columns
+  static constexpr int kSumDim = Config::kDim;      // dK = dS^T Q: its columns
   static constexpr int kStages = Config::kDoStages;
   static constexpr int kSumStages = Config::kStages;
   static constexpr bool kSubtract = true;
@@ -110,8 +112,8 @@ class GradientsRole {
   __device__ const std::byte* sum_rows(int i) const { return shared_.q[i]; }
   __device__ auto& sum_ring() const { return shared_.q_ring; }
 
-  // The sums of dP of tile `count` begin with delta, and become delta - dP.
-  // Then dO is left, as it is by the other consumer after dV.
+  // dP of tile `count` starts from delta, and becomes delta - dP. dO is left as
+  // soon as that is there; the other consumer leaves it after dV.
   __device__ void Begin(uint32_t count, float (&d_p)[kRows / 2]) const {
     const RingPlace<kStages> place(count);
     SpreadOverColumns(shared_.delta[place.index()], lane_, d_p);
@@ -120,16 +122,16 @@ class GradientsRole {
     const RingPlace<kStages> place(count);
     WarpArrives(shared_.do_ring.empty[place.index()]);
   }
-  // dS from delta - dP of tile `count`, rounded, which also goes to shared
-  // memory as [kRows, 64].
+  // (E15): turns delta - dP of tile `count` into dS, rounded to `d_s`, and
+  // stores that to shared memory as [kRows, 64].
   __device__ void Transform(uint32_t count, float (&d_p)[kRows / 2],
                             uint32_t (&d_s)[kRows / 4]) const {
     const RingPlace<1> handed(count);
     const RingPlace<2> to(count);
     Ring<1>& p_ring = shared_.exchange.p_rings[warp_];
     Ring<2>& ds_ring = shared_.exchange.ds_ring;
-    // The other's warp has put P there, and all consumers have read dS of two
-    // tiles before.
+    // Wait until the other consumer's warp has stored P, and all consumers have
+    // read dS of two tiles before.
     ptx::BarrierWait(ptx::SharedAddress(p_ring.full), handed.parity());
     ptx::BarrierWait(ptx::SharedAddress(&ds_ring.empty[to.index()]),
                      to.parity() ^ 1);
@@ -145,7 +147,7 @@ class GradientsRole {
   }
 
  private:
-  // (E15), of P as the other consumer has it.
+  // (E15), with P from the other consumer.
   __device__ void Multiply(const float (&d_p)[kRows / 2],
                            uint32_t (&d_s)[kRows / 4]) const {
 #pragma unroll
@@ -156,12 +158,12 @@ class GradientsRole {
       d_s[2 * n + 1] = ptx::Pack<T>(p.z * -x[2], p.w * -x[3]);
     }
   }
-  // 16 rows at a time.
+  // Stores the warp's 16 columns of dS, 16 rows at a time.
   __device__ void PutDs(const uint32_t (&d_s)[kRows / 4],
                         const std::byte* tile) const {
     const int matrix = lane_ / 8;
     const int row = matrix / 2 * 8 + lane_ % 8;
-    const int chunk = 2 * warp_ + matrix % 2;  // of 8 columns
+    const int chunk = 2 * warp_ + matrix % 2;  // 8 columns each
     const uint32_t to =
         ptx::SharedAddress(tile) + row * 128 + ((chunk ^ (row & 7)) << 4);
 #pragma unroll
