@@ -18,6 +18,7 @@
 #include "tests/kernels/cuda/large_scores.h"
 #include "tests/kernels/one_hot_problem.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/thinned.h"
 
 namespace attnd::emulation {
 namespace {
@@ -31,6 +32,7 @@ using testing::OneHotProblem;
 using testing::ProblemOptions;
 using testing::RandomProblem;
 using testing::Slack;
+using testing::Thinned;
 
 // Problems for kernels that are built, seeds 0 to problems - 1.
 struct Family {
@@ -140,7 +142,7 @@ std::vector<Case> Cases(int most) {
   std::vector<Case> cases;
   for (const Family& family : Families()) {
     for (int seed = 0; seed < std::min(family.problems, most);
-         seed += ATTND_PROBLEM_STEP) {
+         seed += testing::kProblemStep) {
       cases.push_back({family, seed});
     }
   }
@@ -160,7 +162,7 @@ class EmulatedBackwardHugeTest : public ::testing::TestWithParam<Family> {};
 TEST_P(EmulatedBackwardHugeTest, HugeProductsGiveExactOneHotResults) {
   const auto& [name, gpu_info, options, problems] = GetParam();
   const DType dtype = options.dtypes[0];
-  for (const HugeProducts& huge : HugeProductsOf(dtype)) {
+  for (const HugeProducts& huge : Thinned(HugeProductsOf(dtype))) {
     for (bool own_forward : {false, true}) {
       if (!own_forward && huge.size > 0x1p63) continue;  // reference has no LSE
       SCOPED_TRACE(absl::StrCat("size ", huge.size, " low ", huge.low,
@@ -198,7 +200,7 @@ TEST_P(EmulatedBackwardLargeScoresTest, AreThoseOfForward) {
   const auto& [name, gpu_info, options, problems] = GetParam();
   const DType dtype = options.dtypes[0];
   const double unit = testing::RoundingUnit(dtype);
-  for (double size : {100.0, 300.0, 10000.0}) {
+  for (double size : Thinned<double>({300, 100, 10000})) {
     for (int64_t q_len : {5, 140}) {
       for (bool bias : {false, true}) {
         SCOPED_TRACE(

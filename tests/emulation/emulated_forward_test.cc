@@ -14,6 +14,7 @@
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/jump_problem.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/thinned.h"
 
 namespace attnd::emulation {
 namespace {
@@ -30,6 +31,7 @@ using testing::RiseAt;
 using testing::Shares;
 using testing::Slack;
 using testing::StairsAt;
+using testing::Thinned;
 
 // Problems for kernels that are built, seeds 0 to problems - 1.
 struct Family {
@@ -147,7 +149,7 @@ TEST_P(EmulatedForwardTest, IsAccurate) {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const Family& family : Families()) {
-    for (int seed = 0; seed < family.problems; seed += ATTND_PROBLEM_STEP) {
+    for (int seed = 0; seed < family.problems; seed += testing::kProblemStep) {
       cases.push_back({family, seed});
     }
   }
@@ -174,9 +176,10 @@ TEST_P(EmulatedForwardJumpTest, EveryRowIsRight) {
                        columns,
                        {5.5, 87.2, 87.4, 88.0, 88.6, 88.8, 127.0, 400.0},
                        Shares(20)});
-  for (const std::vector<int>& levels :
-       {RiseAt(tile, columns), FallAt(tile, columns), PeakAt(tile, columns),
-        PeakAt(2 * tile - 1, columns), StairsAt(tile + tile / 2, columns)}) {
+  for (const std::vector<int>& levels : Thinned<std::vector<int>>(
+           {RiseAt(tile, columns), FallAt(tile, columns), PeakAt(tile, columns),
+            PeakAt(2 * tile - 1, columns),
+            StairsAt(tile + tile / 2, columns)})) {
     problem.SetLevels(levels);
     EmulatedGpu gpu(gpu_info, 1);
     const absl::Status status = gpu.Forward({&problem.args, 1});

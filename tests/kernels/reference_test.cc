@@ -3,6 +3,7 @@
 #include "gtest/gtest.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/thinned.h"
 
 namespace attnd {
 namespace {
@@ -13,7 +14,7 @@ using testing::ProblemOptions;
 using testing::RandomProblem;
 using testing::Slack;
 
-constexpr int kProblems = 200;
+constexpr int kProblems = 200 / testing::kProblemStep;
 
 class EveryAlgorithm : public ::testing::TestWithParam<Algorithm> {};
 
@@ -47,7 +48,7 @@ ProblemOptions Large() {
 
 TEST_P(EveryAlgorithm, LargeProblemsNeedNoSlack) {
   int tried = 0;
-  for (int seed = 0; seed < 80; ++seed) {
+  for (int seed = 0; seed < 80 / testing::kProblemStep; ++seed) {
     const RandomProblem problem(seed, Large());
     if (!problem.IsLarge()) continue;
     ++tried;
@@ -64,7 +65,7 @@ TEST_P(EveryAlgorithm, LargeProblemsNeedNoSlack) {
         },
         Slack::kNone));
   }
-  EXPECT_GE(tried, 10);
+  EXPECT_GE(tried, 10 / testing::kProblemStep);
 }
 
 INSTANTIATE_TEST_SUITE_P(Reference, EveryAlgorithm,

@@ -18,6 +18,7 @@
 #include "tests/service_fuzz/exchange.h"
 #include "tests/service_fuzz/generate.h"
 #include "tests/service_fuzz/random.h"
+#include "tests/thinned.h"
 
 namespace attnd::fuzz {
 namespace {
@@ -116,7 +117,7 @@ struct Share {
 };
 
 TEST(JudgeTest, FindsNothingInRightAnswers) {
-  for (uint64_t k = 0; k < 400; ++k) {
+  for (uint64_t k = 0; k < 400 / testing::kProblemStep; ++k) {
     const FuzzProblem p = Generate(kSeed, k, kSmall);
     const ForwardBuffers forward = ComputeForward(p);
     ASSERT_EQ(JudgeForward(p, forward), "") << p.Describe();

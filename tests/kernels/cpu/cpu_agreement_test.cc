@@ -13,6 +13,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/owned_tensor.h"
+#include "tests/thinned.h"
 
 namespace attnd {
 namespace {
@@ -148,7 +149,7 @@ TEST(CpuAgreementTest, BackwardFindsTheScoresThatForwardFound) {
   const auto draw = [&random](int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   };
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 40 / testing::kProblemStep; ++i) {
     // Dims of whole vectors, and a few others.
     const int64_t dim = i % 5 == 0 ? draw(1, 130) : 16 * draw(1, 9);
     shapes.push_back({draw(1, 9), draw(1, 400), draw(1, 2), draw(1, 4), dim});

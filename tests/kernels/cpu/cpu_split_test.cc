@@ -12,6 +12,7 @@
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/thinned.h"
 
 namespace attnd {
 namespace {
@@ -24,13 +25,9 @@ using testing::ProblemOptions;
 using testing::RandomProblem;
 
 // How many random problems are planned, and of those that are shared out among
-// the most tasks how many are computed; sanitizers run tens of times slower.
+// the most tasks how many are computed; see thinned.h.
 constexpr int kProblems = 12;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kComputed = 2;
-#else
-constexpr int kComputed = kProblems;
-#endif
+constexpr int kComputed = testing::kProblemStep > 1 ? 2 : kProblems;
 
 // A backend of two threads, which all the tests use.
 class CpuSplitTest : public ::testing::Test {

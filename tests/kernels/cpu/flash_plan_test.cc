@@ -9,6 +9,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/flash.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/thinned.h"
 
 namespace attnd {
 namespace {
@@ -56,7 +57,7 @@ struct Case {
   const ForwardArgs forward = problem.Forward(o);
   const BackwardArgs backward = problem.Backward(gradients);
 };
-constexpr int kCases = 30;
+constexpr int kCases = 30 / testing::kProblemStep;
 
 // Counts of [batch, heads, len].
 class Counts {
