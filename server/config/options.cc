@@ -8,36 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "proto/wire/codec.h"
+#include "server/scheduling/option_range.h"
 
 namespace attnd::server {
 namespace {
 
 constexpr int64_t kMinMemoryLimit = int64_t{16} << 20;
-constexpr double kMostFlops = 1e18;
-
-absl::Status Bad(absl::string_view flag, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
-}
-
-absl::Status InRange(absl::string_view flag, int64_t value, int64_t min,
-                     int64_t max) {
-  if (value >= min && value <= max) return absl::OkStatus();
-  return Bad(flag, absl::StrCat("must be ", min, " to ", max, ", is ", value));
-}
-
-// Also refuses what is no number.
-absl::Status FlopsInRange(absl::string_view flag, double value) {
-  if (value >= 0 && value <= kMostFlops) return absl::OkStatus();
-  return Bad(flag, absl::StrCat("must be 0 to ", kMostFlops, ", is ", value));
-}
-
-absl::Status InRange(absl::string_view flag, absl::Duration value,
-                     absl::Duration min, absl::Duration max) {
-  if (value >= min && value <= max) return absl::OkStatus();
-  return Bad(flag, absl::StrCat("must be ", absl::FormatDuration(min), " to ",
-                                absl::FormatDuration(max), ", is ",
-                                absl::FormatDuration(value)));
-}
 
 }  // namespace
 
@@ -74,26 +50,27 @@ MemoryShares DivideMemory(int64_t memory_limit_bytes) {
 }
 
 absl::Status ServerOptions::Validate() const {
-  if (host.empty()) return Bad("--host", "must not be empty");
+  if (host.empty()) return BadOption("--host", "must not be empty");
   if (!IsLoopback(host) && !allow_insecure_bind) {
-    return Bad("--host", absl::StrCat(host, " is not loopback, and traffic is ",
-                                      "neither encrypted nor authenticated; ",
-                                      "--insecure allows it"));
+    return BadOption("--host",
+                     absl::StrCat(host, " is not loopback, and traffic is ",
+                                  "neither encrypted nor authenticated; ",
+                                  "--insecure allows it"));
   }
   if (port < 0 && unix_socket.empty()) {
-    return Bad("--port", "-1 needs --unix_socket: nothing to listen on");
+    return BadOption("--port", "-1 needs --unix_socket: nothing to listen on");
   }
   // sockaddr_un holds 108 bytes with the terminating zero.
   if (unix_socket.size() > 107) {
-    return Bad("--unix_socket", "must be at most 107 bytes long");
+    return BadOption("--unix_socket", "must be at most 107 bytes long");
   }
   if (absl::StartsWith(unix_socket, "@")) {
-    return Bad("--unix_socket",
-               "an abstract socket, which has no permissions, is not "
-               "supported; a file of that name is ./@...");
+    return BadOption("--unix_socket",
+                     "an abstract socket, which has no permissions, is not "
+                     "supported; a file of that name is ./@...");
   }
   if (unix_socket_mode < 0 || unix_socket_mode > 0777) {
-    return Bad("--unix_socket_mode", "must be 0 to 0777");
+    return BadOption("--unix_socket_mode", "must be 0 to 0777");
   }
   const MemoryShares shares = DivideMemory(memory_limit_bytes);
   absl::Status status = InRange("--port", port, -1, 65535);
@@ -116,18 +93,7 @@ absl::Status ServerOptions::Validate() const {
                         int64_t{1} << 20));
   status.Update(
       InRange("--max_metadata", max_metadata_bytes, 1 << 10, 1 << 20));
-  status.Update(InRange("--max_queue_requests", scheduler.max_queue_requests, 1,
-                        int64_t{1} << 20));
-  status.Update(FlopsInRange("--max_batch_flops", scheduler.max_batch_flops));
-  status.Update(
-      FlopsInRange("--small_request_flops", scheduler.small_request_flops));
-  status.Update(FlopsInRange("--run_here_flops", scheduler.run_here_flops));
-  status.Update(InRange("--lanes", scheduler.lanes_per_device, 1, 64));
-  status.Update(
-      InRange("--max_batch_requests", scheduler.max_batch_requests, 1, 4096));
-  status.Update(InRange("--max_batch_delay", scheduler.max_batch_delay,
-                        absl::ZeroDuration(), absl::Seconds(10)));
-  if (status.ok()) status.Update(scheduler.Validate());
+  status.Update(scheduler.Validate());
   return status;
 }
 

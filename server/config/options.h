@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "server/scheduling/scheduler.h"
+#include "server/scheduling/options.h"
 
 namespace attnd::server {
 

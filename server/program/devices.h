@@ -13,7 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "server/scheduling/scheduler.h"
+#include "server/scheduling/options.h"
 
 namespace attnd::server {
 

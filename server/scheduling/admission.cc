@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "server/execution/group_run.h"
-#include "server/scheduling/scheduler.h"
 
 namespace attnd::server {
 namespace {
@@ -142,6 +141,12 @@ absl::Status CheckEverFits(const Footprint& footprint,
                 options.memory_bytes, "memory limit");
   if (!fits.ok() || footprint.devices != 0) return fits;
   return footprint.too_large;
+}
+
+bool MayRunHere(const Footprint& footprint, const SchedulerOptions& options) {
+  return footprint.key.options.algorithm == Algorithm::kAuto &&
+         footprint.flops <= options.run_here_flops &&
+         footprint.bytes() - footprint.scratch_bytes <= kRunHereBytes;
 }
 
 void RateEstimate::Add(double cost, absl::Duration elapsed) {

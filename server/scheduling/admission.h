@@ -13,10 +13,9 @@
 #include "kernels/backend.h"
 #include "kernels/request.h"
 #include "server/scheduling/fair_queue.h"
+#include "server/scheduling/options.h"
 
 namespace attnd::server {
-
-struct SchedulerOptions;
 
 // Known before a request is queued.
 struct Footprint {
@@ -46,6 +45,10 @@ absl::StatusOr<Footprint> Measure(const Request& request,
 // device.
 absl::Status CheckEverFits(const Footprint& footprint,
                            const SchedulerOptions& options);
+
+// Whether it may run on the thread that submits it: see
+// SchedulerOptions::run_here_flops.
+bool MayRunHere(const Footprint& footprint, const SchedulerOptions& options);
 
 // How fast work gets done, and so when a full queue has room again. Not
 // thread-safe.

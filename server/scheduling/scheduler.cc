@@ -1,174 +1,106 @@
 #include "server/scheduling/scheduler.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "proto/wire/status.h"
-#include "server/scheduling/scheduler_impl.h"
 
 namespace attnd::server {
 namespace {
 
-PolicyOptions MakePolicyOptions(const SchedulerOptions& options) {
-  PolicyOptions policy;
-  policy.small_request_flops = options.small_request_flops;
-  policy.max_batch_requests = options.max_batch_requests;
-  policy.max_batch_flops = options.max_batch_flops;
-  policy.max_batch_delay = options.max_batch_delay;
-  return policy;
-}
-
-absl::Status OutOfRange(absl::string_view option, absl::string_view range) {
-  return absl::InvalidArgumentError(absl::StrCat(option, " must be ", range));
-}
+constexpr absl::string_view kShuttingDown = "the server is shutting down";
 
 }  // namespace
-
-absl::Status SchedulerOptions::Validate() const {
-  if (memory_bytes < 1) return OutOfRange("memory_bytes", "at least 1");
-  if (max_queue_requests < 1) {
-    return OutOfRange("max_queue_requests", "at least 1");
-  }
-  if (!(max_queue_flops > 0)) return OutOfRange("max_queue_flops", "positive");
-  if (!(max_request_flops > 0 && max_request_flops <= max_queue_flops)) {
-    return OutOfRange("max_request_flops",
-                      "positive and at most max_queue_flops");
-  }
-  if (lanes_per_device < 1 || lanes_per_device > 64) {
-    return OutOfRange("lanes_per_device", "from 1 to 64");
-  }
-  if (!(small_request_flops >= 0)) {
-    return OutOfRange("small_request_flops", "at least 0");
-  }
-  if (!(run_here_flops >= 0)) return OutOfRange("run_here_flops", "at least 0");
-  if (max_batch_requests < 1) {
-    return OutOfRange("max_batch_requests", "at least 1");
-  }
-  if (!(max_batch_flops >= 0)) {
-    return OutOfRange("max_batch_flops", "at least 0");
-  }
-  if (max_batch_delay < absl::ZeroDuration() ||
-      max_batch_delay > absl::Minutes(1)) {
-    return OutOfRange("max_batch_delay", "from 0 to 1 minute");
-  }
-  if (max_idle_output_bytes < 0) {
-    return OutOfRange("max_idle_output_bytes", "at least 0");
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
     const SchedulerOptions& options, std::vector<Backend*> backends,
     absl::AnyInvocable<void(int, const absl::Status&)> on_device_fault) {
   if (absl::Status status = options.Validate(); !status.ok()) return status;
   if (backends.empty() || backends.size() > 64) {
-    return OutOfRange("the number of devices", "from 1 to 64");
+    return absl::InvalidArgumentError(
+        "the number of devices must be from 1 to 64");
   }
-  auto impl = std::make_unique<Impl>(options, std::move(backends),
-                                     std::move(on_device_fault));
-  if (absl::Status status = impl->Start(); !status.ok()) return status;
-  return std::unique_ptr<Scheduler>(new Scheduler(std::move(impl)));
+  std::unique_ptr<Scheduler> scheduler(
+      new Scheduler(options, std::move(backends), std::move(on_device_fault)));
+  if (absl::Status status = scheduler->StartLanes(); !status.ok()) {
+    return status;
+  }
+  return scheduler;
 }
 
-Scheduler::Scheduler(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Scheduler::~Scheduler() = default;
-absl::Status Scheduler::Submit(WorkPtr work) {
-  return impl_->Submit(std::move(work));
-}
-void Scheduler::Cancel(const WorkPtr& work) { impl_->Cancel(work); }
-void Scheduler::Drain(absl::Time deadline) { impl_->Drain(deadline); }
-SchedulerStats Scheduler::stats() const { return impl_->stats(); }
-
-Scheduler::Impl::Impl(
+Scheduler::Scheduler(
     const SchedulerOptions& options, std::vector<Backend*> backends,
     absl::AnyInvocable<void(int, const absl::Status&)> on_device_fault)
     : options_(options),
       backends_(std::move(backends)),
       account_(Account::Create(options.memory_bytes)),
       on_device_fault_(std::move(on_device_fault)),
-      policy_(MakePolicyOptions(options)),
-      queue_requests_(static_cast<double>(options.max_queue_requests)),
-      queue_flops_(options.max_queue_flops) {
+      queue_(options),
+      roster_(static_cast<int>(backends_.size()), options.lanes_per_device) {
   for (Backend* backend : backends_) {
     pools_.push_back(OutputPool::Create(backend->host_memory(),
                                         options.max_idle_output_bytes));
   }
 }
 
-absl::Status Scheduler::Impl::Start() {
-  std::vector<std::unique_ptr<Stream>> streams;
+absl::Status Scheduler::StartLanes() {
+  LaneFeeder& feeder = *this;
   for (int device = 0; device < backends_.size(); ++device) {
-    in_service_ |= uint64_t{1} << device;
     for (int i = 0; i < options_.lanes_per_device; ++i) {
       absl::StatusOr<std::unique_ptr<Stream>> stream =
           backends_[device]->NewStream();
       if (!stream.ok()) return stream.status();
-      streams.push_back(*std::move(stream));
-      auto lane = std::make_unique<LaneState>();
-      lane->device = device;
-      lane->filter.device = uint64_t{1} << device;
-      lane->filter.small_only = i == 0 && options_.lanes_per_device > 1;
-      lanes_.push_back(std::move(lane));
+      lanes_.push_back(std::make_unique<Lane>(
+          static_cast<int>(lanes_.size()), *backends_[device],
+          *std::move(stream), *pools_[device], feeder));
     }
-  }
-  // Their threads look at lanes_: only now is it complete.
-  for (int i = 0; i < lanes_.size(); ++i) {
-    const int device = lanes_[i]->device;
-    lanes_[i]->lane = std::make_unique<Lane>(
-        i, *backends_[device], std::move(streams[i]), *pools_[device], *this);
   }
   return absl::OkStatus();
 }
 
-Scheduler::Impl::~Impl() {
+Scheduler::~Scheduler() {
   Drain(absl::InfinitePast());
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
-    for (auto& lane : lanes_) {
-      lane->idle = false;
-      lane->wake.notify_one();
-    }
+    roster_.WakeAll();
   }
-  for (auto& lane : lanes_) lane->lane.reset();
+  lanes_.clear();
 }
 
-absl::Status Scheduler::Impl::Submit(WorkPtr work) {
+absl::Status Scheduler::Submit(WorkPtr work) {
   absl::StatusOr<Footprint> footprint = Measure(*work->request, backends_);
   if (!footprint.ok()) return footprint.status();
   if (absl::Status status = CheckEverFits(*footprint, options_); !status.ok()) {
     return status;
   }
-  std::vector<Ended> ended;
-  LaneState* lane = nullptr;
+  std::vector<WorkPtr> expired;
+  LaneRoster::Entry* lane = nullptr;
   std::vector<WorkPtr> group;
   absl::Status status;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     work->admitted = MonotonicNow();
-    SweepExpiredLocked(work->admitted, ended);
-    status = AdmitLocked(*footprint, work);
+    expired = queue_.TakeExpired(work->admitted);
+    status = Admit(*footprint, work);
     if (status.ok()) {
-      lane = WakeLocked(policy_.IsSmall(footprint->flops), footprint->devices);
+      lane = roster_.Wake(queue_.IsSmall(footprint->flops), footprint->devices);
     }
-    if (lane != nullptr) group = BorrowLocked(*lane, *footprint);
+    if (lane != nullptr) group = Borrow(*lane, *footprint);
   }
   if (!group.empty()) {
     RunHere(*lane, std::move(group));
   } else if (lane != nullptr) {
-    lane->wake.notify_one();
+    lane->Notify();
   }
-  CompleteAll(std::move(ended));
+  CompleteExpired(std::move(expired));
   if (status.ok()) TrimPools();
   return status;
 }
 
-absl::Status Scheduler::Impl::AdmitLocked(const Footprint& footprint,
-                                          const WorkPtr& work) {
-  if (draining_) return absl::UnavailableError("the server is shutting down");
-  const uint64_t devices = footprint.devices & in_service_;
+absl::Status Scheduler::Admit(const Footprint& footprint, const WorkPtr& work) {
+  if (draining_) return absl::UnavailableError(kShuttingDown);
+  const uint64_t devices = footprint.devices & roster_.in_service();
   if (devices == 0) {
     return absl::UnavailableError("no device that can run this is in service");
   }
@@ -177,96 +109,192 @@ absl::Status Scheduler::Impl::AdmitLocked(const Footprint& footprint,
         "past the deadline before it was queued");
   }
   if (work->cancel.cancelled()) return absl::CancelledError("cancelled");
-  if (policy_.requests() >= options_.max_queue_requests ||
-      !queue_requests_.MayAdd(work->client)) {
-    return FullLocked("too many requests wait");
+  absl::Status room = queue_.CheckRoom(work->client, footprint.flops);
+  if (room.ok()) {
+    work->charge = account_->TryCharge(work->client, footprint.bytes());
+    if (work->charge == nullptr) {
+      room = absl::ResourceExhaustedError("no memory now");
+    }
   }
-  if (policy_.flops() + footprint.flops > options_.max_queue_flops ||
-      !queue_flops_.MayAdd(work->client)) {
-    return FullLocked("too much work waits");
-  }
-  work->charge = account_->TryCharge(work->client, footprint.bytes());
-  if (work->charge == nullptr) return FullLocked("no memory now");
-
-  work->id = ++last_id_;
-  work->cost_flops = footprint.flops;
-  queue_requests_.Add(work->client, 1);
-  queue_flops_.Add(work->client, footprint.flops);
+  if (!room.ok()) return wire::WithRetryInfo(std::move(room), RetryDelay());
   ++in_flight_;
-  Pending pending;
-  pending.id = work->id;
-  pending.priority = work->priority;
-  pending.client = work->client;
-  pending.key = footprint.key;
-  pending.flops = footprint.flops;
-  pending.devices = devices;
-  pending.admitted = work->admitted;
-  pending.deadline = work->deadline;
-  policy_.Add(std::move(pending));
-  queued_.emplace(work->id, work);
+  queue_.Add(work, footprint, devices);
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::Impl::FullLocked(absl::string_view what) const {
-  double cost = policy_.Cost(policy_.flops());
-  for (const auto& lane : lanes_) cost += lane->cost;
-  return wire::WithRetryInfo(absl::ResourceExhaustedError(what),
-                             rate_.RetryDelay(cost, LanesInServiceLocked()));
+std::vector<WorkPtr> Scheduler::Borrow(LaneRoster::Entry& lane,
+                                       const Footprint& footprint) {
+  // Were anything else pending, the policy might let that lead, or join as
+  // company.
+  if (queue_.requests() != 1 || !MayRunHere(footprint, options_)) return {};
+  const absl::Time now = MonotonicNow();
+  WorkQueue::Group group = queue_.Take(lane.filter(), now);
+  if (group.works.empty()) return {};
+  roster_.Borrow(lane);
+  roster_.Start(lane, group, now);
+  return std::move(group.works);
 }
 
-void Scheduler::Impl::Cancel(const WorkPtr& work) {
+void Scheduler::RunHere(LaneRoster::Entry& lane, std::vector<WorkPtr> group) {
+  lanes_[lane.lane()]->Run(std::move(group));
+  std::vector<WorkPtr> finished;  // ends after the lock
+  MutexLock lock(mutex_);
+  finished = roster_.Finish(lane, MonotonicNow());
+  // Its thread may have been wanted meanwhile, or its time to look again gone.
+  roster_.Return(lane, /*wanted=*/stopping_ || queue_.Has(lane.filter()));
+}
+
+void Scheduler::Cancel(const WorkPtr& work) {
   work->cancel.Cancel();
-  std::vector<Ended> ended;
+  WorkPtr waited;
   {
-    std::lock_guard lock(mutex_);
-    if (work->id == 0 || !policy_.Remove(work->id)) return;
-    ended.push_back({UnqueueLocked(work->id), CancelledStatusLocked(*work)});
+    MutexLock lock(mutex_);
+    waited = queue_.Remove(work->id);
   }
-  CompleteAll(std::move(ended));
+  if (waited != nullptr) {
+    Complete(std::move(waited), absl::CancelledError("cancelled"));
+  }
 }
 
-void Scheduler::Impl::Drain(absl::Time deadline) {
-  std::unique_lock lock(mutex_);
+void Scheduler::Drain(absl::Time deadline) {
+  MutexLock lock(mutex_);
   draining_ = true;
-  policy_.StopWaiting();
+  queue_.StopWaiting();
   // Whoever waits for company looks again.
-  for (auto& lane : lanes_) {
-    lane->idle = false;
-    lane->wake.notify_one();
-  }
-  const auto all_done = [this] { return in_flight_ == 0; };
-  if (WaitUntil(all_done_, lock, deadline, all_done)) return;
+  roster_.WakeAll();
+  const auto all_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return in_flight_ == 0;
+  };
+  if (all_done_.WaitUntil(lock, deadline, all_done)) return;
 
-  std::vector<Ended> ended;
-  for (uint64_t id : policy_.TakeUnservable(0)) {
-    ended.push_back({UnqueueLocked(id),
-                     absl::UnavailableError("the server is shutting down")});
-  }
-  for (auto& lane : lanes_) {
-    for (const WorkPtr& work : lane->running) {
-      if (work->cancel.cancelled()) continue;
-      drained_.insert(work->id);
-      work->cancel.Cancel();
-    }
-  }
-  lock.unlock();
-  CompleteAll(std::move(ended));
-  lock.lock();
-  all_done_.wait(lock, all_done);
+  std::vector<WorkPtr> waited = queue_.TakeUnservable(/*devices=*/0);
+  roster_.ForEachRunning([this](Work& work)
+                             ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                               if (work.cancel.cancelled()) return;
+                               drained_ids_.insert(work.id);
+                               work.cancel.Cancel();
+                             });
+  lock.Unlock();
+  CompleteAll(std::move(waited), absl::StatusCode::kUnavailable, kShuttingDown);
+  lock.Lock();
+  all_done_.Wait(lock, all_done);
 }
 
-SchedulerStats Scheduler::Impl::stats() const {
+SchedulerStats Scheduler::stats() const {
   SchedulerStats stats;
   stats.account_bytes = account_->held_bytes();
   stats.account_limit_bytes = account_->limit_bytes();
-  std::lock_guard lock(mutex_);
-  stats.queued_requests = policy_.requests();
-  stats.queued_flops = policy_.flops();
-  stats.running_requests = in_flight_ - policy_.requests();
+  MutexLock lock(mutex_);
+  stats.queued_requests = queue_.requests();
+  stats.queued_flops = queue_.flops();
+  stats.running_requests = in_flight_ - queue_.requests();
   for (int device = 0; device < backends_.size(); ++device) {
-    stats.device_in_service.push_back((in_service_ >> device & 1) != 0);
+    stats.device_in_service.push_back((roster_.in_service() >> device & 1) !=
+                                      0);
   }
   return stats;
+}
+
+std::vector<WorkPtr> Scheduler::NextGroup(int index) {
+  MutexLock lock(mutex_);
+  LaneRoster::Entry& lane = roster_.at(index);
+  std::vector<WorkPtr> finished = roster_.Finish(lane, MonotonicNow());
+  if (!finished.empty()) {
+    // Maybe the last to hold them: their end is not for under the lock.
+    lock.Unlock();
+    finished.clear();
+    lock.Lock();
+  }
+  while (!stopping_ && roster_.InService(lane)) {
+    const absl::Time now = MonotonicNow();
+    std::vector<WorkPtr> expired = queue_.TakeExpired(now);
+    if (!expired.empty()) {
+      lock.Unlock();
+      CompleteExpired(std::move(expired));
+      lock.Lock();
+      continue;
+    }
+    WorkQueue::Group group = queue_.Take(lane.filter(), now);
+    if (group.works.empty()) {
+      roster_.WaitForWork(lane, group.ask_again, lock);
+      continue;
+    }
+    roster_.Start(lane, group, now);
+    // A lane that was woken for one request may have taken another.
+    LaneRoster::Entry* other = roster_.WakeFor(queue_);
+    lock.Unlock();
+    if (other != nullptr) other->Notify();
+    return std::move(group.works);
+  }
+  return {};
+}
+
+void Scheduler::Complete(WorkPtr work, absl::StatusOr<WorkResult> result) {
+  absl::Status status = result.status();
+  if (absl::IsCancelled(status)) {
+    MutexLock lock(mutex_);
+    result = CancelledStatus(*work);
+    drained_ids_.erase(work->id);
+  } else if (absl::IsResourceExhausted(status) &&
+             !wire::RetryDelay(status).has_value()) {
+    MutexLock lock(mutex_);
+    result = wire::WithRetryInfo(std::move(status), RetryDelay());
+  }
+  if (work->release_inputs) std::exchange(work->release_inputs, nullptr)();
+  // From here on only the outputs hold its bytes.
+  work->charge.reset();
+  std::exchange(work->done, nullptr)(std::move(result));
+  work.reset();
+  MutexLock lock(mutex_);
+  if (--in_flight_ == 0) all_done_.NotifyAll();
+}
+
+void Scheduler::DeviceFault(int lane, const absl::Status& status) {
+  int device = 0;
+  std::vector<WorkPtr> unservable;
+  {
+    MutexLock lock(mutex_);
+    device = roster_.at(lane).device();
+    if (!roster_.TakeOutOfService(device)) return;
+    unservable = queue_.TakeUnservable(roster_.in_service());
+  }
+  {
+    MutexLock lock(fault_mutex_);
+    if (on_device_fault_) on_device_fault_(device, status);
+  }
+  CompleteAll(std::move(unservable), absl::StatusCode::kUnavailable,
+              "no device that can run this is left");
+}
+
+absl::Status Scheduler::CancelledStatus(const Work& work) const {
+  if (drained_ids_.contains(work.id)) {
+    return absl::UnavailableError(kShuttingDown);
+  }
+  if (work.deadline <= MonotonicNow()) {
+    return absl::DeadlineExceededError("past the deadline");
+  }
+  return absl::CancelledError("cancelled");
+}
+
+absl::Duration Scheduler::RetryDelay() const {
+  return roster_.RetryDelay(queue_.cost());
+}
+
+void Scheduler::CompleteAll(std::vector<WorkPtr> works, absl::StatusCode code,
+                            absl::string_view message) {
+  for (WorkPtr& work : works) {
+    Complete(std::move(work), absl::Status(code, message));
+  }
+}
+
+void Scheduler::CompleteExpired(std::vector<WorkPtr> works) {
+  CompleteAll(std::move(works), absl::StatusCode::kDeadlineExceeded,
+              "past the deadline in the queue");
+}
+
+void Scheduler::TrimPools() {
+  const int64_t room = account_->limit_bytes() - account_->held_bytes();
+  for (const auto& pool : pools_) pool->Trim(room);
 }
 
 }  // namespace attnd::server

@@ -9,49 +9,25 @@
 #include <memory>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "kernels/backend.h"
+#include "server/execution/lane.h"
+#include "server/scheduling/admission.h"
+#include "server/scheduling/lane_roster.h"
+#include "server/scheduling/options.h"
+#include "server/scheduling/work_queue.h"
 #include "server/work/account.h"
+#include "server/work/output_pool.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
-
-// See SchedulerOptions::run_here_flops: what attnd uses, some 10 us of a CPU,
-// and what goes with any.
-inline constexpr double kRunHereFlops = 1e5;
-inline constexpr int64_t kRunHereBytes = int64_t{64} << 10;
-
-// Of memory and queue, one client leaves others some room: see
-// client_shares.h.
-struct SchedulerOptions {
-  // Behaviour.
-  int64_t memory_bytes = int64_t{1} << 30;  // of the byte account
-  int64_t max_queue_requests = 1024;        // waiting, not running
-  double max_queue_flops = 1e15;
-  double max_request_flops = 1e14;  // at most max_queue_flops
-  // Performance.
-  int lanes_per_device = 2;
-  // With two or more lanes, the first takes only requests up to this cost.
-  double small_request_flops = 1e8;
-  // A request up to this cost and kRunHereBytes, of Algorithm::kAuto (others
-  // may wait for compute threads), runs on the thread that submits it while a
-  // lane is idle and nothing else is queued: waking the lane's own thread would
-  // take longer than the request. Its `done` is called before Submit returns.
-  // Scratch does not count among the bytes: it is a bound for a whole tile of
-  // each compute thread, of which so cheap a request touches little.
-  double run_here_flops = 0;
-  int max_batch_requests = 64;
-  double max_batch_flops = 1e9;  // a group stops growing at this cost
-  absl::Duration max_batch_delay = absl::ZeroDuration();
-  // Memory of sent results that each device keeps for the next ones. Never
-  // more than the account has free.
-  int64_t max_idle_output_bytes = int64_t{64} << 20;
-
-  // INVALID_ARGUMENT naming the option and its range.
-  absl::Status Validate() const;
-};
 
 struct SchedulerStats {
   int64_t queued_requests = 0;
@@ -62,8 +38,9 @@ struct SchedulerStats {
   std::vector<bool> device_in_service;  // by device
 };
 
-// Thread-safe.
-class Scheduler {
+// Thread-safe: one lock over what waits (WorkQueue) and what runs (LaneRoster).
+// Completions, kernels and the ends of requests never happen under it.
+class Scheduler final : private LaneFeeder {
  public:
   // `backends` (1 to 64) outlive the scheduler; one set of lanes each.
   // `on_device_fault` is called once per device that is taken out of service,
@@ -73,7 +50,7 @@ class Scheduler {
       absl::AnyInvocable<void(int device, const absl::Status&)>
           on_device_fault);
   // Drains with no time left.
-  ~Scheduler();
+  ~Scheduler() override;
 
   // Never blocks, but see run_here_flops. OK: work->done will be called exactly
   // once, maybe before this returns. Otherwise it never is, nothing of `work`
@@ -85,13 +62,13 @@ class Scheduler {
   //   DEADLINE_EXCEEDED, CANCELLED
   // Queued work whose deadline passes completes with DEADLINE_EXCEEDED when a
   // lane next looks for work or anyone submits; to have it sooner, cancel.
-  absl::Status Submit(std::shared_ptr<Work> work);
+  absl::Status Submit(WorkPtr work);
 
   // Marks `work` cancelled. Queued: completes it with CANCELLED (or
   // DEADLINE_EXCEEDED past its deadline) now. Running: its kernel stops at the
   // next poll and it completes so then. Completed: nothing. Not yet submitted:
   // Submit will refuse it.
-  void Cancel(const std::shared_ptr<Work>& work);
+  void Cancel(const WorkPtr& work);
 
   // Refuses new work, lets what was admitted finish until `deadline`, of
   // MonotonicNow(), then cancels the rest with UNAVAILABLE. Returns when every
@@ -101,9 +78,56 @@ class Scheduler {
   SchedulerStats stats() const;
 
  private:
-  class Impl;
-  explicit Scheduler(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  Scheduler(const SchedulerOptions& options, std::vector<Backend*> backends,
+            absl::AnyInvocable<void(int, const absl::Status&)> on_device_fault);
+  absl::Status StartLanes();
+
+  // What lanes ask for, on their threads or on one that borrows a lane.
+  std::vector<WorkPtr> NextGroup(int lane) override;
+  void Complete(WorkPtr work, absl::StatusOr<WorkResult> result) override;
+  void DeviceFault(int lane, const absl::Status& status) override;
+
+  absl::Status Admit(const Footprint& footprint, const WorkPtr& work)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The request just queued, to run on the submitting thread with `lane`, which
+  // was idle and has not been notified. Empty: its own thread should look.
+  std::vector<WorkPtr> Borrow(LaneRoster::Entry& lane,
+                              const Footprint& footprint)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Runs what Borrow has returned.
+  void RunHere(LaneRoster::Entry& lane, std::vector<WorkPtr> group)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // What `work`, cancelled while it ran or waited, ends with.
+  absl::Status CancelledStatus(const Work& work) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // For whoever finds no room now, here or on a device.
+  absl::Duration RetryDelay() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  void CompleteAll(std::vector<WorkPtr> works, absl::StatusCode code,
+                   absl::string_view message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CompleteExpired(std::vector<WorkPtr> works) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TrimPools();
+
+  const SchedulerOptions options_;
+  const std::vector<Backend*> backends_;
+  const std::shared_ptr<Account> account_;
+  std::vector<std::shared_ptr<OutputPool>> pools_;  // by device
+  std::vector<std::unique_ptr<Lane>> lanes_;        // as in roster_
+
+  Mutex fault_mutex_;
+  absl::AnyInvocable<void(int, const absl::Status&)> on_device_fault_
+      ABSL_GUARDED_BY(fault_mutex_);
+
+  mutable Mutex mutex_;
+  WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
+  LaneRoster roster_ ABSL_GUARDED_BY(mutex_);
+  // Admitted, and its `done` has not returned.
+  int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
+  Condition all_done_;  // none is in flight
+  bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // Of work that ran when Drain cancelled it.
+  absl::flat_hash_set<uint64_t> drained_ids_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attnd::server

@@ -65,6 +65,8 @@ struct Work {
   std::shared_ptr<Charge> charge;  // its bytes on the account
 };
 
+using WorkPtr = std::shared_ptr<Work>;
+
 }  // namespace attnd::server
 
 #endif  // ATTND_SERVER_WORK_WORK_H_

@@ -63,6 +63,18 @@ TEST(ServerOptions, NamesTheFlagThatIsOutOfRange) {
               StartsWith("--max_batch_delay:"));
 }
 
+TEST(ServerOptions, SaysTheRangeOfTheSchedulersFlags) {
+  EXPECT_EQ(
+      Refusal([](auto& o) { o.scheduler.max_batch_delay = absl::Seconds(11); }),
+      "--max_batch_delay: must be 0 to 10s, is 11s");
+  EXPECT_EQ(Refusal([](auto& o) { o.scheduler.max_batch_requests = 4097; }),
+            "--max_batch_requests: must be 1 to 4096, is 4097");
+  EXPECT_EQ(Refusal([](auto& o) { o.scheduler.max_batch_flops = 2e18; }),
+            "--max_batch_flops: must be 0 to 1e+18, is 2e+18");
+  EXPECT_EQ(Refusal([](auto& o) { o.scheduler.max_request_flops = 1e16; }),
+            "max_request_flops must be positive and at most max_queue_flops");
+}
+
 TEST(ServerOptions, OnlyLoopbackWithoutInsecure) {
   for (const char* host : {"127.0.0.1", "127.1.2.3", "::1", "localhost"}) {
     EXPECT_EQ(Refusal([&](auto& o) { o.host = host; }), "");

@@ -189,7 +189,7 @@ TEST(SchedulerEndTest, DrainWithoutTimeLeftGivesTheRestUnavailable) {
 TEST(SchedulerEndTest, DrainEndsWaitsForCompany) {
   IdentityBackend backend;
   SchedulerOptions options;
-  options.max_batch_delay = absl::Minutes(1);
+  options.max_batch_delay = absl::Seconds(10);
   auto scheduler = MakeScheduler(options, {&backend});
   TestWork test({});
   ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());

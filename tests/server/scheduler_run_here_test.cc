@@ -172,7 +172,7 @@ TEST(SchedulerRunHereTest, TinyWorkDoesNotRunTheGroupThatItCompletes) {
   SchedulerOptions options = RunHere();
   options.lanes_per_device = 1;
   options.max_batch_requests = 2;
-  options.max_batch_delay = absl::Minutes(1);
+  options.max_batch_delay = absl::Seconds(10);
   ThreadBackend backend;
   auto scheduler = MakeScheduler(options, {&backend});
   for (int i = 0; i < 100; ++i) {

@@ -151,7 +151,7 @@ TEST(SchedulerTest, EveryDeviceTakesWork) {
 TEST(SchedulerTest, WaitsForCompanyOnlyWhenAskedTo) {
   ManualBackend backend;
   SchedulerOptions options = OneLane();
-  options.max_batch_delay = absl::Minutes(1);
+  options.max_batch_delay = absl::Seconds(10);
   options.max_batch_requests = 3;
   auto scheduler = MakeScheduler(options, {&backend});
   TestWork a({.q_len = 1}), b({.q_len = 2}), c({.q_len = 3});

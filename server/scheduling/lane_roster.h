@@ -1,0 +1,108 @@
+#ifndef ATTND_SERVER_SCHEDULING_LANE_ROSTER_H_
+#define ATTND_SERVER_SCHEDULING_LANE_ROSTER_H_
+
+// What every lane is doing:
+//
+//   idle      its thread waits for work
+//   woken     its thread is about to look for work
+//   running   it has a group, which its thread runs
+//   borrowed  it has a group, which another thread runs; its own waits
+//
+// Also which devices are in service, and how fast lanes get work done.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "server/scheduling/admission.h"
+#include "server/scheduling/policy.h"
+#include "server/scheduling/work_queue.h"
+#include "server/work/work.h"
+
+namespace attnd::server {
+
+// Not thread-safe: one lock, its owner's, guards it, and lanes wait with that.
+class LaneRoster {
+ public:
+  // One lane. Without the lock, what is public may be used for as long as the
+  // roster lives; the rest is the roster's.
+  class Entry {
+   public:
+    Entry(int lane, int device, bool small_only)
+        : lane_(lane),
+          device_(device),
+          filter_({uint64_t{1} << device, small_only}) {}
+
+    int lane() const { return lane_; }  // counted from 0
+    int device() const { return device_; }
+    const LaneFilter& filter() const { return filter_; }
+    // Lets the thread of a lane that has been woken go on. Best called without
+    // the lock, which that thread wants next.
+    void Notify() { wake_.NotifyOne(); }
+
+   private:
+    friend class LaneRoster;
+    const int lane_;
+    const int device_;
+    const LaneFilter filter_;
+    Condition wake_;     // this lane's thread alone waits
+    bool idle_ = false;  // its thread waits, and has not been woken
+    bool borrowed_ = false;
+    std::vector<WorkPtr> running_;
+    absl::Time taken_;  // when it began to run them
+    double cost_ = 0;   // of what is running
+  };
+
+  // All devices are in service, and no lane is idle yet. With two or more
+  // lanes, the first of each device is for small requests.
+  LaneRoster(int devices, int lanes_per_device);
+  // Lanes are counted device by device.
+  Entry& at(int lane) { return *lanes_[lane]; }
+
+  // An idle lane for such a request, woken, for the caller to notify; null if
+  // there is none. A lane for small requests comes first among equals.
+  Entry* Wake(bool small, uint64_t devices);
+  // Likewise for anything in `queue`.
+  Entry* WakeFor(const WorkQueue& queue);
+  // Wakes and notifies all.
+  void WakeAll();
+  // The thread of `lane` waits until it is woken, or until `ask_again`, and is
+  // not borrowed. Lets go of `lock` meanwhile.
+  void WaitForWork(Entry& lane, absl::Time ask_again, MutexLock& lock);
+
+  // `lane` runs `group` from now on.
+  void Start(Entry& lane, const WorkQueue::Group& group, absl::Time now);
+  // What `lane` was running, if anything. Maybe nobody else holds it any more,
+  // and its end is not for under the lock.
+  std::vector<WorkPtr> Finish(Entry& lane, absl::Time now);
+  // Another thread than its own runs on `lane`, which has been woken and not
+  // notified.
+  void Borrow(Entry& lane) { lane.borrowed_ = true; }
+  // It no longer does; `wanted`: the lane's own should look for work now.
+  void Return(Entry& lane, bool wanted);
+  void ForEachRunning(absl::FunctionRef<void(Work&)> function) const;
+
+  // Bit d: device d.
+  uint64_t in_service() const { return in_service_; }
+  bool InService(const Entry& lane) const {
+    return (in_service_ & lane.filter_.device) != 0;
+  }
+  // Wakes and notifies its lanes. False: it was out of service before.
+  bool TakeOutOfService(int device);
+
+  // Until the lanes in service have done what runs now and work that costs
+  // `waiting_cost`; for whoever finds no room.
+  absl::Duration RetryDelay(double waiting_cost) const;
+
+ private:
+  std::vector<std::unique_ptr<Entry>> lanes_;
+  uint64_t in_service_ = 0;
+  RateEstimate rate_;
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_SCHEDULING_LANE_ROSTER_H_

@@ -1,0 +1,74 @@
+#ifndef ATTND_SERVER_SCHEDULING_WORK_QUEUE_H_
+#define ATTND_SERVER_SCHEDULING_WORK_QUEUE_H_
+
+// The work that waits for a lane: how much of it there may be, each client's
+// share of that, and, through the policy, what runs next.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "server/scheduling/admission.h"
+#include "server/scheduling/options.h"
+#include "server/scheduling/policy.h"
+#include "server/work/client_shares.h"
+#include "server/work/work.h"
+
+namespace attnd::server {
+
+// Not thread-safe. What leaves it is the caller's to run or to complete.
+class WorkQueue {
+ public:
+  explicit WorkQueue(const SchedulerOptions& options);
+
+  // RESOURCE_EXHAUSTED, without a retry delay: a request of `flops` from
+  // `client` finds no room now.
+  absl::Status CheckRoom(const std::string& client, double flops) const;
+  // Queues `work` for `devices` (bit d: device d), and gives it its id.
+  void Add(WorkPtr work, const Footprint& footprint, uint64_t devices);
+
+  // What a lane should run now, all of one GroupKey.
+  struct Group {
+    std::vector<WorkPtr> works;  // empty: nothing yet
+    double cost = 0;             // see Policy::Cost
+    // When to ask again if nothing else happens before.
+    absl::Time ask_again = absl::InfiniteFuture();
+  };
+  Group Take(const LaneFilter& lane, absl::Time now);
+  // Null: no such work waits here.
+  WorkPtr Remove(uint64_t id);
+  // What is past its deadline.
+  std::vector<WorkPtr> TakeExpired(absl::Time now);
+  // All that none of `devices` can run.
+  std::vector<WorkPtr> TakeUnservable(uint64_t devices);
+  // From now on nothing waits for company.
+  void StopWaiting() { policy_.StopWaiting(); }
+
+  // Whether anything waits that such a lane could take.
+  bool Has(const LaneFilter& lane) const { return policy_.Has(lane); }
+  bool IsSmall(double flops) const { return policy_.IsSmall(flops); }
+  int64_t requests() const { return policy_.requests(); }
+  double flops() const { return policy_.flops(); }
+  // What it costs to run all of it, more than 0 even when it is empty.
+  double cost() const { return policy_.Cost(policy_.flops()); }
+
+ private:
+  // The work that the policy has just let go of.
+  WorkPtr Extract(uint64_t id);
+  std::vector<WorkPtr> ExtractAll(const std::vector<uint64_t>& ids);
+
+  const int64_t max_requests_;
+  const double max_flops_;
+  Policy policy_;
+  absl::flat_hash_map<uint64_t, WorkPtr> works_;  // by id
+  ClientShares request_shares_, flops_shares_;
+  uint64_t last_id_ = 0;
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_SCHEDULING_WORK_QUEUE_H_
