@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/work/request_bytes.h"
 
 namespace attnd::server {
 namespace {
@@ -11,15 +12,6 @@ namespace {
 // Large enough to cost little each, small enough that copying into staging and
 // the bus overlap, and that a cancelled request stops soon.
 constexpr size_t kUploadPieceBytes = size_t{4} << 20;
-
-constexpr int64_t Aligned(int64_t bytes) {
-  return (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
-}
-
-template <typename Function>
-void ForEachTensor(Function function) {
-  for (int i = 0; i < kTensorIds; ++i) function(static_cast<TensorId>(i));
-}
 
 void ReleaseInputs(Work& work) {
   for (int i = 0; i < kTensorIds; ++i) {
@@ -51,23 +43,6 @@ std::vector<ConstHostSpan> NextPiece(const std::vector<ConstHostSpan>& spans,
 
 std::string DeviceString(const DeviceInfo& device) {
   return absl::StrCat(device.kind, ":", device.index, " ", device.name);
-}
-
-int64_t DeviceInputBytes(const Request& request) {
-  int64_t bytes = 0;
-  ForEachTensor(
-      [&](TensorId id) { bytes += Aligned(request.input(id).bytes); });
-  return std::max(bytes, kTensorAlignment);
-}
-
-int64_t PooledOutputBytes(const Request& request) {
-  int64_t bytes = 0;
-  ForEachTensor([&](TensorId id) {
-    if (request.output(id).present) {
-      bytes += OutputPool::Capacity(request.output(id).bytes);
-    }
-  });
-  return bytes;
 }
 
 GroupRun::GroupRun(const Backend& backend, Stream& stream, OutputPool& pool,
@@ -134,7 +109,7 @@ absl::Status GroupRun::Reserve(Member& member) {
     const TensorId id = static_cast<TensorId>(i);
     if (request.input(id).present) {
       member.memory[id] = next;
-      next += Aligned(request.input(id).bytes);
+      next += AlignedTensorBytes(request.input(id).bytes);
     }
     const Request::Tensor& output = request.output(id);
     if (!output.present) continue;

@@ -24,11 +24,6 @@ namespace attnd::server {
 // "cpu:0 AMD EPYC".
 std::string DeviceString(const DeviceInfo& device);
 
-// What a request's inputs take on a device: each tensor aligned.
-int64_t DeviceInputBytes(const Request& request);
-// What its outputs take from a pool.
-int64_t PooledOutputBytes(const Request& request);
-
 class GroupRun {
  public:
   // All outlive the run; the stream has been reset. `works` share op, dtype,

@@ -13,6 +13,7 @@
 // allocation. The holder is what can let go of the request early: gRPC keeps
 // raw requests until OnDone otherwise.
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -23,10 +24,20 @@
 #include "grpcpp/support/message_allocator.h"
 #include "grpcpp/support/server_callback.h"
 #include "proto/wire/grpc_bytes.h"
-#include "server/front/service.h"
+#include "server/front/admitted_calls.h"
+#include "server/scheduling/scheduler.h"
+#include "server/telemetry/metrics.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
+
+// What calls use; all of it outlives the gRPC server.
+struct ServiceParts {
+  Scheduler* scheduler = nullptr;
+  Metrics* metrics = nullptr;
+  AdmittedCalls* admitted_calls = nullptr;
+  int64_t max_message_bytes = 0;  // of a response
+};
 
 class Call final
     : public grpc::MessageHolder<grpc::ByteBuffer, grpc::ByteBuffer>,

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "google/protobuf/unknown_field_set.h"
-#include "server/front/call.h"
 
 namespace attnd::server {
 namespace {

@@ -4,24 +4,11 @@
 // attn.v1.AttentionService over gRPC's callback API. Forward and Backward take
 // raw ByteBuffers, so that tensor bytes never pass through protobuf.
 
-#include <cstdint>
-#include <memory>
-
 #include "attn/v1/attention.grpc.pb.h"
 #include "grpcpp/support/message_allocator.h"
-#include "server/front/admitted_calls.h"
-#include "server/scheduling/scheduler.h"
-#include "server/telemetry/metrics.h"
+#include "server/front/call.h"
 
 namespace attnd::server {
-
-// What its calls use; all of it outlives the gRPC server.
-struct ServiceParts {
-  Scheduler* scheduler = nullptr;
-  Metrics* metrics = nullptr;
-  AdmittedCalls* admitted_calls = nullptr;
-  int64_t max_message_bytes = 0;  // of a response
-};
 
 // Thread-safe, as gRPC calls it.
 class Service final

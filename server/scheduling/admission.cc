@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
-#include "server/execution/group_run.h"
+#include "server/work/request_bytes.h"
 
 namespace attnd::server {
 namespace {

@@ -12,8 +12,8 @@
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "kernels/request.h"
-#include "server/scheduling/fair_queue.h"
 #include "server/scheduling/options.h"
+#include "server/work/group_key.h"
 
 namespace attnd::server {
 

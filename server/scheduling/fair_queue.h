@@ -18,22 +18,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/time/time.h"
-#include "kernels/attention.h"
-#include "kernels/backend.h"
+#include "server/work/group_key.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
-
-// What requests must share to run as one group.
-struct GroupKey {
-  Op op = Op::kForward;
-  DType dtype = DType::kF32;
-  int64_t head_dim = 0;
-  int64_t value_dim = 0;
-  GroupOptions options;
-
-  friend bool operator==(const GroupKey&, const GroupKey&) = default;
-};
 
 // Requests of one kind are interchangeable to a lane: it takes all or none.
 struct Kind {

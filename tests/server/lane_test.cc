@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/execution/group_run.h"
+#include "server/work/request_bytes.h"
 #include "tests/server/fakes/fault_backend.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/test_work.h"
