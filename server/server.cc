@@ -17,6 +17,7 @@
 #include "server/front/admitted_calls.h"
 #include "server/front/describe.h"
 #include "server/front/service.h"
+#include "server/net/address.h"
 #include "server/net/unix_socket.h"
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/metrics_server.h"

@@ -1,13 +1,11 @@
 #include "server/config/options.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "proto/wire/codec.h"
+#include "server/net/address.h"
 #include "server/scheduling/option_range.h"
 
 namespace attnd::server {
@@ -16,27 +14,6 @@ namespace {
 constexpr int64_t kMinMemoryLimit = int64_t{16} << 20;
 
 }  // namespace
-
-absl::string_view BareHost(absl::string_view host) {
-  absl::string_view inside = host;
-  return absl::ConsumePrefix(&inside, "[") && absl::ConsumeSuffix(&inside, "]")
-             ? inside
-             : host;
-}
-
-bool IsLoopback(absl::string_view host) {
-  const std::string bare(BareHost(host));
-  // RFC 6761 reserves the name.
-  if (absl::EqualsIgnoreCase(bare, "localhost")) return true;
-  in_addr v4 = {};
-  if (inet_pton(AF_INET, bare.c_str(), &v4) == 1) {
-    return ntohl(v4.s_addr) >> 24 == 127;
-  }
-  in6_addr v6 = {};
-  if (inet_pton(AF_INET6, bare.c_str(), &v6) != 1) return false;
-  return IN6_IS_ADDR_LOOPBACK(&v6) ||
-         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
-}
 
 MemoryShares DivideMemory(int64_t memory_limit_bytes) {
   MemoryShares shares;

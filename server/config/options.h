@@ -67,13 +67,6 @@ struct MemoryShares {
 };
 MemoryShares DivideMemory(int64_t memory_limit_bytes);
 
-// An address without the brackets that URLs put around IPv6.
-absl::string_view BareHost(absl::string_view host);
-
-// An address of 127.0.0.0/8, ::1, or an IPv4 one mapped into IPv6; "localhost".
-// Any other name could lead anywhere.
-bool IsLoopback(absl::string_view host);
-
 }  // namespace attnd::server
 
 #endif  // ATTND_SERVER_CONFIG_OPTIONS_H_

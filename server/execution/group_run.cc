@@ -1,6 +1,5 @@
 #include "server/execution/group_run.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -4,7 +4,6 @@
 #include <random>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
@@ -12,6 +11,7 @@
 #include "kernels/request.h"
 #include "server/config/version.h"
 #include "server/front/decode.h"
+#include "server/net/address.h"
 
 namespace attnd::server {
 namespace {
@@ -40,12 +40,6 @@ std::string KernelName(const Backend& backend) {
 }
 
 }  // namespace
-
-std::string Address(const std::string& host, int port) {
-  const absl::string_view bare = BareHost(host);
-  return absl::StrContains(bare, ':') ? absl::StrCat("[", bare, "]:", port)
-                                      : absl::StrCat(bare, ":", port);
-}
 
 std::string DeviceLabel(const DeviceInfo& device) {
   return absl::StrCat(device.kind, ":", device.index);

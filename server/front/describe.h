@@ -15,8 +15,6 @@
 
 namespace attnd::server {
 
-// "127.0.0.1:7411", "[::1]:7411".
-std::string Address(const std::string& host, int port);
 // "cpu:0".
 std::string DeviceLabel(const DeviceInfo& device);
 

@@ -21,8 +21,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "prometheus/text_serializer.h"
-#include "server/config/options.h"
-#include "server/front/describe.h"
+#include "server/net/address.h"
 
 namespace attnd::server {
 namespace {

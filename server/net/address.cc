@@ -1,0 +1,38 @@
+#include "server/net/address.h"
+
+#include <arpa/inet.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace attnd::server {
+
+absl::string_view BareHost(absl::string_view host) {
+  absl::string_view inside = host;
+  return absl::ConsumePrefix(&inside, "[") && absl::ConsumeSuffix(&inside, "]")
+             ? inside
+             : host;
+}
+
+bool IsLoopback(absl::string_view host) {
+  const std::string bare(BareHost(host));
+  // RFC 6761 reserves the name.
+  if (absl::EqualsIgnoreCase(bare, "localhost")) return true;
+  in_addr v4 = {};
+  if (inet_pton(AF_INET, bare.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> 24 == 127;
+  }
+  in6_addr v6 = {};
+  if (inet_pton(AF_INET6, bare.c_str(), &v6) != 1) return false;
+  return IN6_IS_ADDR_LOOPBACK(&v6) ||
+         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+}
+
+std::string Address(absl::string_view host, int port) {
+  const absl::string_view bare = BareHost(host);
+  return absl::StrContains(bare, ':') ? absl::StrCat("[", bare, "]:", port)
+                                      : absl::StrCat(bare, ":", port);
+}
+
+}  // namespace attnd::server
