@@ -21,6 +21,7 @@
 #include "server/net/unix_socket.h"
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/metrics_server.h"
+#include "server/work/device_name.h"
 
 namespace attnd::server {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "server/work/device_name.h"
 #include "server/work/request_bytes.h"
 
 namespace attnd::server {
@@ -39,10 +39,6 @@ std::vector<ConstHostSpan> NextPiece(const std::vector<ConstHostSpan>& spans,
 }
 
 }  // namespace
-
-std::string DeviceString(const DeviceInfo& device) {
-  return absl::StrCat(device.kind, ":", device.index, " ", device.name);
-}
 
 GroupRun::GroupRun(const Backend& backend, Stream& stream, OutputPool& pool,
                    std::vector<std::shared_ptr<Work>> works)

@@ -8,7 +8,6 @@
 // No threads and no queue in here.
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -20,9 +19,6 @@
 #include "server/work/work.h"
 
 namespace attnd::server {
-
-// "cpu:0 AMD EPYC".
-std::string DeviceString(const DeviceInfo& device);
 
 class GroupRun {
  public:

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "server/execution/group_run.h"
+#include "server/work/device_name.h"
 
 namespace attnd::server {
 
@@ -36,9 +37,8 @@ void Lane::Run(std::vector<std::shared_ptr<Work>> works) {
       stream_.reset();
       feeder_.DeviceFault(index_, status);
       const absl::Status failure(
-          status.code(),
-          absl::StrCat("device ", backend_.device().kind, ":",
-                       backend_.device().index, " failed: ", status.message()));
+          status.code(), absl::StrCat("device ", DeviceLabel(backend_.device()),
+                                      " failed: ", status.message()));
       for (std::shared_ptr<Work>& work : run.TakeAll()) {
         feeder_.Complete(std::move(work), failure);
       }

@@ -12,6 +12,7 @@
 #include "server/config/version.h"
 #include "server/front/decode.h"
 #include "server/net/address.h"
+#include "server/work/device_name.h"
 
 namespace attnd::server {
 namespace {
@@ -40,10 +41,6 @@ std::string KernelName(const Backend& backend) {
 }
 
 }  // namespace
-
-std::string DeviceLabel(const DeviceInfo& device) {
-  return absl::StrCat(device.kind, ":", device.index);
-}
 
 attn::v1::GetServerInfoResponse MakeServerInfo(
     const ServerOptions& options,
@@ -78,9 +75,9 @@ std::vector<std::string> DescribeServer(
   std::vector<std::string> lines = {absl::StrCat("attnd ", kVersion)};
   for (const auto& backend : backends) {
     const DeviceInfo& device = backend->device();
-    lines.push_back(absl::StrFormat(
-        "device %s %s, %d MiB, kernels %s", DeviceLabel(device), device.name,
-        device.memory_bytes >> 20, KernelName(*backend)));
+    lines.push_back(
+        absl::StrFormat("device %s, %d MiB, kernels %s", DeviceString(device),
+                        device.memory_bytes >> 20, KernelName(*backend)));
   }
   const SchedulerOptions& s = options.scheduler;
   const MemoryShares shares = DivideMemory(options.memory_limit_bytes);
@@ -108,7 +105,7 @@ std::vector<std::string> DescribeServer(
 }
 
 std::string DescribeFault(const DeviceInfo& device, const absl::Status& fault) {
-  return absl::StrCat("device ", DeviceLabel(device), " ", device.name,
+  return absl::StrCat("device ", DeviceString(device),
                       " is out of service: ", fault.ToString());
 }
 

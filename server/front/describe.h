@@ -15,9 +15,6 @@
 
 namespace attnd::server {
 
-// "cpu:0".
-std::string DeviceLabel(const DeviceInfo& device);
-
 // With a new random id. Which devices are in service is for the caller to say.
 // `options` are those in effect: no 0 that stands for something else.
 attn::v1::GetServerInfoResponse MakeServerInfo(

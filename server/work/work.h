@@ -32,7 +32,7 @@ struct Phases {
 
 struct WorkResult {
   PerTensor<OutputBuffer> outputs;  // empty where not wanted
-  std::string device;               // "cpu:0 AMD EPYC"
+  std::string device;               // see DeviceString
   KernelInfo kernel;
   int batch_requests = 1;
   Phases phases;
