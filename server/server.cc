@@ -1,13 +1,14 @@
 #include "server/server.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "attn/v1/attention.grpc.pb.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
@@ -96,12 +97,12 @@ class Server::Impl {
   }
 
   void Drain(absl::Duration drain_time) {
-    std::lock_guard one_at_a_time(drain_mutex_);
+    MutexLock one_at_a_time(drain_mutex_);
     if (drained_) return;
     drained_ = true;
     const absl::Time deadline = MonotonicNow() + drain_time;
     {
-      std::lock_guard lock(health_mutex_);
+      MutexLock lock(health_mutex_);
       draining_ = true;
       UpdateHealth();
     }
@@ -130,14 +131,17 @@ class Server::Impl {
       devices.push_back(backend.get());
       labels.push_back(DeviceLabel(backend->device()));
     }
-    devices_left_ = static_cast<int>(devices.size());
+    {
+      MutexLock lock(health_mutex_);
+      devices_left_ = static_cast<int>(devices.size());
+    }
     auto scheduler = Scheduler::Create(
         options_.scheduler, std::move(devices),
         [this](int device, const absl::Status& fault) {
           if (options_.log) {
             options_.log(DescribeFault(backends_[device]->device(), fault));
           }
-          std::lock_guard lock(health_mutex_);
+          MutexLock lock(health_mutex_);
           --devices_left_;
           UpdateHealth();
         });
@@ -194,14 +198,13 @@ class Server::Impl {
           absl::StrCat("cannot listen on ", absl::StrJoin(addresses, " and ")));
     }
     if (options_.port >= 0) port_ = port;
-    std::lock_guard lock(health_mutex_);
+    MutexLock lock(health_mutex_);
     transport_ = std::move(transport);
     UpdateHealth();
     return absl::OkStatus();
   }
 
-  // health_mutex_ is held.
-  void UpdateHealth() {
+  void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_) {
     if (transport_ == nullptr) return;
     const bool serving = !draining_ && devices_left_ > 0;
     grpc::HealthCheckServiceInterface* health =
@@ -221,13 +224,13 @@ class Server::Impl {
   int port_ = -1;
   std::unique_ptr<UnixSocketFile> unix_socket_;
 
-  std::mutex health_mutex_;
-  bool draining_ = false;
-  int devices_left_ = 0;
-  std::unique_ptr<grpc::Server> transport_;
+  Mutex health_mutex_;
+  bool draining_ ABSL_GUARDED_BY(health_mutex_) = false;
+  int devices_left_ ABSL_GUARDED_BY(health_mutex_) = 0;
+  std::unique_ptr<grpc::Server> transport_ ABSL_GUARDED_BY(health_mutex_);
 
-  std::mutex drain_mutex_;
-  bool drained_ = false;
+  Mutex drain_mutex_;
+  bool drained_ ABSL_GUARDED_BY(drain_mutex_) = false;
 };
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(

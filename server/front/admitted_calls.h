@@ -1,12 +1,11 @@
 #ifndef ATTND_SERVER_FRONT_ADMITTED_CALLS_H_
 #define ATTND_SERVER_FRONT_ADMITTED_CALLS_H_
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
-#include "base/clock.h"
+#include "base/mutex.h"
 
 namespace attnd::server {
 
@@ -14,23 +13,25 @@ namespace attnd::server {
 class AdmittedCalls {
  public:
   void Add() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     ++count_;
   }
   void Remove() {
-    std::lock_guard lock(mutex_);
-    if (--count_ == 0) none_.notify_all();
+    MutexLock lock(mutex_);
+    if (--count_ == 0) none_.NotifyAll();
   }
   // False when some were still open at `deadline`, of MonotonicNow().
   bool WaitForNone(absl::Time deadline) {
-    std::unique_lock lock(mutex_);
-    return WaitUntil(none_, lock, deadline, [this] { return count_ == 0; });
+    MutexLock lock(mutex_);
+    return none_.WaitUntil(
+        lock, deadline,
+        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return count_ == 0; });
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable none_;
-  int64_t count_ = 0;
+  Mutex mutex_;
+  Condition none_;
+  int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace attnd::server

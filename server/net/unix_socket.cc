@@ -68,6 +68,7 @@ absl::Status UnixSocketFile::Lock() {
     struct stat locked = {}, there = {};
     if (fstat(fd.get(), &locked) == 0 && lstat(path.c_str(), &there) == 0 &&
         SameFile(locked, there)) {
+      MutexLock lock(mutex_);
       lock_ = std::move(fd);
       return absl::OkStatus();
     }
@@ -94,7 +95,7 @@ void UnixSocketFile::Bind(mode_t mode, absl::FunctionRef<void()> bind) {
   const mode_t before = umask(~mode & 0777);
   bind();
   umask(before);
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   struct stat bound = {};
   if (lstat(path_.c_str(), &bound) != 0 || !S_ISSOCK(bound.st_mode)) return;
   device_ = bound.st_dev;
@@ -102,7 +103,7 @@ void UnixSocketFile::Bind(mode_t mode, absl::FunctionRef<void()> bind) {
 }
 
 void UnixSocketFile::Remove() {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   if (!lock_.valid()) return;
   struct stat there = {};
   if (inode_ != 0 && lstat(path_.c_str(), &there) == 0 &&

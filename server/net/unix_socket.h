@@ -8,12 +8,13 @@
 #include <sys/types.h>
 
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "server/net/descriptor.h"
 
 namespace attnd::server {
@@ -48,10 +49,11 @@ class UnixSocketFile {
   absl::Status RemoveStale() const;
 
   const std::string path_;
-  std::mutex mutex_;
-  Descriptor lock_;
-  dev_t device_ = 0;  // of the socket that Bind left
-  ino_t inode_ = 0;   // 0: none
+  Mutex mutex_;
+  Descriptor lock_ ABSL_GUARDED_BY(mutex_);
+  // Of the socket that Bind left; no inode: none.
+  dev_t device_ ABSL_GUARDED_BY(mutex_) = 0;
+  ino_t inode_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace attnd::server

@@ -1,12 +1,13 @@
 #include "server/program/library_log.h"
 
 #include <cstring>
-#include <mutex>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "google/protobuf/stubs/logging.h"
 #include "grpc/support/log.h"
 #include "server/telemetry/line_limit.h"
@@ -20,8 +21,8 @@ constexpr absl::Duration kLastLine = absl::Milliseconds(200);
 // Handlers are functions without state.
 struct State {
   Log* log = nullptr;
-  std::mutex mutex;
-  LineLimit limit;  // with mutex
+  Mutex mutex;
+  LineLimit limit ABSL_GUARDED_BY(mutex);
 };
 State& Global() {
   static State& state = *new State;
@@ -52,7 +53,7 @@ void Write(const Line& line) {
   const size_t bytes = kStampBytes + Printable(text).size();
   bool allowed = false;
   {
-    std::lock_guard lock(state.mutex);
+    MutexLock lock(state.mutex);
     allowed =
         state.limit.Allows({line.file, line.number}, bytes, MonotonicNow());
   }

@@ -3,13 +3,37 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
+
 namespace attnd::server {
+namespace {
+
+// Threads wait at it until it opens.
+class Gate {
+ public:
+  void Wait() {
+    MutexLock lock(mutex_);
+    opened_.Wait(
+        lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return open_; });
+  }
+  void Open() {
+    MutexLock lock(mutex_);
+    open_ = true;
+    opened_.NotifyAll();
+  }
+
+ private:
+  Mutex mutex_;
+  Condition opened_;
+  bool open_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
 
 ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
   const int processors =
@@ -29,26 +53,17 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
 }
 
 int CountStartable(int wanted) {
-  std::mutex mutex;
-  std::condition_variable end;
-  bool ended = false;
+  Gate end;
   std::vector<std::thread> threads;
   threads.reserve(wanted);
   try {
     while (threads.size() < wanted) {
-      threads.emplace_back([&] {
-        std::unique_lock lock(mutex);
-        end.wait(lock, [&] { return ended; });
-      });
+      threads.emplace_back([&end] { end.Wait(); });
     }
   } catch (const std::system_error&) {
     // As many as there may be.
   }
-  {
-    std::lock_guard lock(mutex);
-    ended = true;
-  }
-  end.notify_all();
+  end.Open();
   for (std::thread& thread : threads) thread.join();
   return static_cast<int>(threads.size());
 }

@@ -7,17 +7,17 @@
 
 #include <array>
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace attnd::server {
 namespace {
@@ -73,29 +73,31 @@ class Log::Writer {
   ~Writer() { close(fd_); }
 
   void Add(Source source, std::string line) {
-    std::lock_guard lock(mutex_);
-    if (TellIsDueLocked()) TellLocked();
-    QueueLocked(source, std::move(line));
+    MutexLock lock(mutex_);
+    if (TellIsDue()) Tell();
+    Queue(source, std::move(line));
   }
 
   void LeftOut(Source source, int64_t lines) {
-    std::lock_guard lock(mutex_);
-    LeftOutLocked(source, lines);
+    MutexLock lock(mutex_);
+    CountLeftOut(source, lines);
   }
 
   bool Flush(absl::Duration limit) {
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     tell_at_ = absl::InfinitePast();
-    changed_.notify_all();
-    return WaitUntil(changed_, lock, MonotonicNow() + limit, [this] {
-      return lines_.empty() && !writing_ && !TellIsDueLocked();
-    });
+    changed_.NotifyAll();
+    return changed_.WaitUntil(lock, MonotonicNow() + limit,
+                              [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                                return lines_.empty() && !writing_ &&
+                                       !TellIsDue();
+                              });
   }
 
   void Stop() {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     stopping_ = true;
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
   // The thread.
@@ -105,28 +107,28 @@ class Log::Writer {
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     while (!stopping_) {
-      if (lines_.empty() && TellIsDueLocked()) TellLocked();
+      if (lines_.empty() && TellIsDue()) Tell();
       if (lines_.empty()) {
-        changed_.notify_all();
-        const bool telling = AnyLeftOutLocked();
-        WaitUntil(changed_, lock, telling ? tell_at_ : absl::InfiniteFuture(),
-                  [&] {
-                    return stopping_ || !lines_.empty() || TellIsDueLocked() ||
-                           AnyLeftOutLocked() != telling;
-                  });
+        changed_.NotifyAll();
+        const bool telling = AnyLeftOut();
+        changed_.WaitUntil(lock, telling ? tell_at_ : absl::InfiniteFuture(),
+                           [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                             return stopping_ || !lines_.empty() ||
+                                    TellIsDue() || AnyLeftOut() != telling;
+                           });
         continue;
       }
       const auto [source, line] = std::move(lines_.front());
       lines_.pop_front();
       Of(source).queued_bytes -= line.size();
       writing_ = true;
-      lock.unlock();
+      lock.Unlock();
       const bool written = WriteAll(fd_, line);
-      lock.lock();
+      lock.Lock();
       writing_ = false;
-      if (!written) LeftOutLocked(source, 1);
+      if (!written) CountLeftOut(source, 1);
     }
   }
 
@@ -136,53 +138,57 @@ class Log::Writer {
     int64_t left_out = 0;  // and not yet told of
   };
 
-  State& Of(Source source) { return states_[static_cast<size_t>(source)]; }
+  State& Of(Source source) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return states_[static_cast<size_t>(source)];
+  }
 
-  void QueueLocked(Source source, std::string line) {
+  void Queue(Source source, std::string line)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     State& state = Of(source);
     if (state.queued_bytes + line.size() > kQueueBytes) {
-      return LeftOutLocked(source, 1);
+      return CountLeftOut(source, 1);
     }
     state.queued_bytes += line.size();
     lines_.emplace_back(source, std::move(line));
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
 
-  void LeftOutLocked(Source source, int64_t lines) {
+  void CountLeftOut(Source source, int64_t lines)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     // It need not wake up for each.
-    if (!AnyLeftOutLocked()) changed_.notify_all();
+    if (!AnyLeftOut()) changed_.NotifyAll();
     Of(source).left_out += lines;
   }
 
-  bool AnyLeftOutLocked() const {
+  bool AnyLeftOut() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return states_[0].left_out > 0 || states_[1].left_out > 0;
   }
-  bool TellIsDueLocked() const {
-    return AnyLeftOutLocked() && tell_at_ <= MonotonicNow();
+  bool TellIsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return AnyLeftOut() && tell_at_ <= MonotonicNow();
   }
-  void TellLocked() {
+  void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     tell_at_ = MonotonicNow() + kTellEvery;
     for (const Source source : {Source::kServer, Source::kLibrary}) {
       const int64_t lines = std::exchange(Of(source).left_out, 0);
       if (lines == 0) continue;
-      QueueLocked(source, Stamped(absl::StrCat(lines,
-                                               source == Source::kLibrary
-                                                   ? " lines of libraries"
-                                                   : " lines",
-                                               " left out")));
+      Queue(source,
+            Stamped(absl::StrCat(
+                lines,
+                source == Source::kLibrary ? " lines of libraries" : " lines",
+                " left out")));
       // A full queue left this out as well.
       if (Of(source).left_out > 0) Of(source).left_out = lines;
     }
   }
 
   const int fd_;  // -1: none
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::pair<Source, std::string>> lines_;
-  std::array<State, kSources> states_;
-  absl::Time tell_at_ = absl::InfinitePast();
-  bool writing_ = false;
-  bool stopping_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  std::deque<std::pair<Source, std::string>> lines_ ABSL_GUARDED_BY(mutex_);
+  std::array<State, kSources> states_ ABSL_GUARDED_BY(mutex_);
+  absl::Time tell_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 absl::StatusOr<std::unique_ptr<Log>> Log::Start(int fd) {

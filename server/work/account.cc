@@ -11,7 +11,7 @@ std::shared_ptr<Account> Account::Create(int64_t limit_bytes) {
 std::shared_ptr<Charge> Account::TryCharge(const std::string& client,
                                            int64_t bytes) {
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     // Written so that no `bytes` overflows: held_bytes_ <= limit_bytes_.
     if (bytes < 0 || bytes > limit_bytes_ - held_bytes_) return nullptr;
     if (!shares_.MayAdd(client)) return nullptr;
@@ -22,12 +22,12 @@ std::shared_ptr<Charge> Account::TryCharge(const std::string& client,
 }
 
 int64_t Account::held_bytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return held_bytes_;
 }
 
 void Account::Release(const std::string& client, int64_t bytes) {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   shares_.Remove(client, static_cast<double>(bytes));
   held_bytes_ -= bytes;
 }

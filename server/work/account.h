@@ -6,10 +6,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
 #include "server/work/client_shares.h"
 
 namespace attnd::server {
@@ -54,9 +55,9 @@ class Account : public std::enable_shared_from_this<Account> {
   void Release(const std::string& client, int64_t bytes);
 
   const int64_t limit_bytes_;
-  mutable std::mutex mutex_;
-  int64_t held_bytes_ = 0;
-  ClientShares shares_;
+  mutable Mutex mutex_;
+  int64_t held_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  ClientShares shares_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attnd::server

@@ -53,7 +53,7 @@ OutputBuffer OutputPool::Allocate(int64_t bytes,
   const int64_t capacity = Capacity(bytes);
   std::byte* data = nullptr;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     auto found = by_capacity_.find(capacity);
     if (found != by_capacity_.end()) {
       data = found->second.back()->data;
@@ -82,30 +82,30 @@ OutputBuffer OutputPool::Allocate(int64_t bytes,
 void OutputPool::Trim(int64_t max_idle_bytes) {
   IdleList evicted;
   {
-    std::lock_guard lock(mutex_);
-    EvictLocked(max_idle_bytes, evicted);
+    MutexLock lock(mutex_);
+    Evict(max_idle_bytes, evicted);
   }
   Free(evicted);
 }
 
 int64_t OutputPool::idle_bytes() const {
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   return idle_bytes_;
 }
 
 void OutputPool::Return(std::byte* data, int64_t capacity) {
   IdleList evicted;
   {
-    std::lock_guard lock(mutex_);
+    MutexLock lock(mutex_);
     idle_.push_back({data, capacity});
     by_capacity_[capacity].push_back(std::prev(idle_.end()));
     idle_bytes_ += capacity;
-    EvictLocked(max_idle_bytes_, evicted);
+    Evict(max_idle_bytes_, evicted);
   }
   Free(evicted);
 }
 
-void OutputPool::EvictLocked(int64_t max_idle_bytes, IdleList& out) {
+void OutputPool::Evict(int64_t max_idle_bytes, IdleList& out) {
   while (idle_bytes_ > max_idle_bytes) {
     const int64_t capacity = idle_.front().capacity;
     // The oldest of all is the oldest of its size.

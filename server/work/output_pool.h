@@ -9,10 +9,11 @@
 #include <cstdint>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "base/mutex.h"
 #include "kernels/backend.h"
 #include "server/work/account.h"
 
@@ -76,16 +77,18 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
       : memory_(std::move(memory)), max_idle_bytes_(max_idle_bytes) {}
   void Return(std::byte* data, int64_t capacity);
   // Moves what exceeds `max_idle_bytes` to `out`, to be freed without the lock.
-  void EvictLocked(int64_t max_idle_bytes, IdleList& out);
+  void Evict(int64_t max_idle_bytes, IdleList& out)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Free(const IdleList& idle);
 
   const std::shared_ptr<HostMemory> memory_;
   const int64_t max_idle_bytes_;
-  mutable std::mutex mutex_;
-  IdleList idle_;  // oldest first
+  mutable Mutex mutex_;
+  IdleList idle_ ABSL_GUARDED_BY(mutex_);  // oldest first
   // By capacity, the idle entries, newest last.
-  absl::flat_hash_map<int64_t, std::list<IdleList::iterator>> by_capacity_;
-  int64_t idle_bytes_ = 0;
+  absl::flat_hash_map<int64_t, std::list<IdleList::iterator>> by_capacity_
+      ABSL_GUARDED_BY(mutex_);
+  int64_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace attnd::server
