@@ -4,7 +4,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "base/field_error.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 
@@ -13,8 +13,8 @@ namespace attnd::client {
 template <typename Enum>
 absl::Status CheckEnum(absl::string_view field, Enum value, Enum last) {
   if (value <= last) return absl::OkStatus();
-  return FieldError(field,
-                    absl::StrCat("unknown value ", static_cast<int>(value)));
+  return wire::FieldError(
+      field, absl::StrCat("unknown value ", static_cast<int>(value)));
 }
 
 }  // namespace attnd::client

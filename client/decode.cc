@@ -3,11 +3,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
-#include "base/field_error.h"
 #include "client/messages.h"
 #include "client/tensor_size.h"
 #include "google/protobuf/message.h"
 #include "proto/wire/message_arena.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {
@@ -18,7 +18,7 @@ absl::Status BadResponse(absl::string_view field,
                          absl::string_view description) {
   absl::Status status = absl::InternalError(
       absl::StrCat("the server's response: ", field, ": ", description));
-  AddFieldViolation(field, description, status);
+  wire::AddFieldViolation(field, description, status);
   return status;
 }
 

@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
-#include "base/field_error.h"
 #include "client/check_enum.h"
 #include "client/messages.h"
 #include "client/tensor_size.h"
@@ -11,6 +10,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/message.h"
 #include "proto/wire/message_arena.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {
@@ -138,7 +138,7 @@ class RequestWriter {
     const int64_t bytes = Bytes(field, tensor.dtype, tensor.shape);
     if (!status_.ok()) return;
     if (!expected.empty() && tensor.shape != expected) {
-      status_ = FieldError(
+      status_ = wire::FieldError(
           absl::StrCat(Name(field), ".shape"),
           absl::StrCat(ShapeText(tensor.shape), " where the inputs give ",
                        ShapeText(expected)));
@@ -158,7 +158,7 @@ class RequestWriter {
       total += piece.owned.size() + piece.borrowed.size();
     }
     if (total > max_message_bytes_) {
-      return FieldError(
+      return wire::FieldError(
           "request", absl::StrCat(total, " bytes, over the ",
                                   max_message_bytes_, " of max_message_bytes"));
     }
@@ -186,12 +186,12 @@ class RequestWriter {
              const char* message, int64_t& total) {
     if (!status_.ok()) return;
     if (bytes > max_message_bytes_ - total) {
-      status_ = FieldError(
+      status_ = wire::FieldError(
           Name(field), absl::StrCat(ShapeText(shape), " makes the ", message,
                                     " larger than max_message_bytes (",
                                     max_message_bytes_, ")"));
     } else if (bytes > 0 && data == nullptr) {
-      status_ = FieldError(absl::StrCat(Name(field), ".data"), "null");
+      status_ = wire::FieldError(absl::StrCat(Name(field), ".data"), "null");
     }
     total += bytes;
   }

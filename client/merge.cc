@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/field_error.h"
 #include "base/float16.h"
 #include "client/check_enum.h"
 #include "client/tensor_size.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {
@@ -24,14 +24,14 @@ absl::Status CheckTensor(const std::string& field, DType dtype,
                          const Shape& shape, const void* data,
                          const Shape& expected) {
   if (shape != expected) {
-    return FieldError(
+    return wire::FieldError(
         absl::StrCat(field, ".shape"),
         absl::StrCat(ShapeText(shape), ", not ", ShapeText(expected)));
   }
   const absl::StatusOr<int64_t> bytes = TensorBytes(field, dtype, shape);
   if (!bytes.ok()) return bytes.status();
   if (*bytes > 0 && data == nullptr) {
-    return FieldError(absl::StrCat(field, ".data"), "null");
+    return wire::FieldError(absl::StrCat(field, ".data"), "null");
   }
   return absl::OkStatus();
 }
@@ -39,7 +39,7 @@ absl::Status CheckTensor(const std::string& field, DType dtype,
 absl::Status CheckLse(const std::string& field, DType dtype, const Shape& shape,
                       const void* data, const Shape& expected) {
   if (dtype != DType::kF32) {
-    return FieldError(absl::StrCat(field, ".dtype"), "not f32");
+    return wire::FieldError(absl::StrCat(field, ".dtype"), "not f32");
   }
   return CheckTensor(field, dtype, shape, data, expected);
 }
@@ -51,9 +51,10 @@ absl::Status Check(absl::Span<const Partial> partials, Layout layout,
   // LSE's shape depends on O's as it does on Q's.
   const Shape lse_shape = LseShape({o.dtype, o.shape, nullptr}, layout);
   if (lse_shape.empty()) {
-    return FieldError("o.shape", absl::StrCat(ShapeText(o.shape),
-                                              " has another rank than its "
-                                              "layout"));
+    return wire::FieldError("o.shape",
+                            absl::StrCat(ShapeText(o.shape),
+                                         " has another rank than its "
+                                         "layout"));
   }
   status.Update(CheckTensor("o", o.dtype, o.shape, o.data, o.shape));
   if (!lse.shape.empty()) {

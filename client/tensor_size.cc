@@ -2,8 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/field_error.h"
 #include "client/check_enum.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 
@@ -19,16 +19,16 @@ absl::StatusOr<int64_t> TensorBytes(absl::string_view field, DType dtype,
   bool empty = false;
   for (const int64_t extent : shape) {
     if (extent < 0) {
-      return FieldError(absl::StrCat(field, ".shape"),
-                        absl::StrCat("negative dimension ", extent));
+      return wire::FieldError(absl::StrCat(field, ".shape"),
+                              absl::StrCat("negative dimension ", extent));
     }
     if (extent == 0) {
       empty = true;
       continue;
     }
     if (volume > kLimit / extent) {
-      return FieldError(absl::StrCat(field, ".shape"),
-                        absl::StrCat(ShapeText(shape), " overflows"));
+      return wire::FieldError(absl::StrCat(field, ".shape"),
+                              absl::StrCat(ShapeText(shape), " overflows"));
     }
     volume *= extent;
   }

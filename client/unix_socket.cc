@@ -14,7 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/field_error.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {
@@ -42,9 +42,9 @@ absl::StatusOr<std::shared_ptr<UnixSocket>> UnixSocket::Connect(
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() > sizeof(address.sun_path)) {
-    return FieldError("target",
-                      absl::StrCat("a path of ", path.size() - 1,
-                                   " bytes is too long for a socket"));
+    return wire::FieldError("target",
+                            absl::StrCat("a path of ", path.size() - 1,
+                                         " bytes is too long for a socket"));
   }
   std::copy(path.begin(), path.end(), address.sun_path);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);

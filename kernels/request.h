@@ -111,7 +111,7 @@ class Request {
     int64_t bytes = 0;  // contiguous
   };
 
-  // INVALID_ARGUMENT with a BadRequest that names the field by its path on the
+  // INVALID_ARGUMENT: a FieldError that names the field by its path on the
   // wire ("k.shape", "attention.q_lens"). Allocates no more than O(what the
   // spec itself holds). Refused as well: both O and delta, inputs that the
   // operation does not take, and a request that wants no output. Accepted: any

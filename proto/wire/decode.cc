@@ -6,11 +6,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/field_error.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "proto/wire/codec.h"
 #include "proto/wire/place.h"
+#include "proto/wire/status.h"
 #include "proto/wire/wire_format.h"
 
 namespace attnd::wire {

@@ -10,10 +10,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "attn/v1/attention.pb.h"
-#include "base/field_error.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "proto/wire/codec.h"
+#include "proto/wire/status.h"
 #include "proto/wire/wire_format.h"
 
 namespace attnd::wire {

@@ -2,7 +2,8 @@
 #define ATTND_PROTO_WIRE_GRPC_STATUS_H_
 
 // The one mapping between absl::Status and grpc::Status: code, message and
-// payloads survive in both directions.
+// payloads survive in both directions. A FieldError of base/field_error.h
+// arrives as the one of proto/wire/status.h.
 
 #include "absl/status/status.h"
 #include "grpcpp/support/status.h"

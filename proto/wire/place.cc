@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
-#include "base/field_error.h"
+#include "proto/wire/status.h"
 
 namespace attnd::wire {
 

@@ -14,6 +14,8 @@
 namespace attnd::wire {
 namespace {
 
+constexpr absl::string_view kBadRequestUrl =
+    "type.googleapis.com/google.rpc.BadRequest";
 constexpr absl::string_view kRetryInfoUrl =
     "type.googleapis.com/google.rpc.RetryInfo";
 // What google.protobuf.Duration holds: 10,000 years.
@@ -60,11 +62,46 @@ bool Is(Tag tag, int number, WireType type) {
 
 std::string Text(absl::string_view bytes) { return std::string(bytes); }
 
+// Appends one violation to the bytes of a BadRequest.
+void AppendViolation(absl::string_view field, absl::string_view description,
+                     absl::Status& status) {
+  // BadRequest { repeated FieldViolation field_violations = 1 },
+  // FieldViolation { string field = 1; string description = 2 }.
+  std::string violation;
+  AppendField(1, field, violation);
+  AppendField(2, description, violation);
+  std::string bad_request;
+  AppendField(1, violation, bad_request);
+  absl::Cord payload = status.GetPayload(kBadRequestUrl).value_or(absl::Cord());
+  payload.Append(bad_request);
+  status.SetPayload(kBadRequestUrl, payload);
+}
+
+// `status`, whose field is a BadRequest's if it is a FieldError of base's.
+absl::Status WithBadRequest(absl::Status status) {
+  const std::optional<std::string> field = ErrorField(status);
+  if (!field) return status;
+  status.ErasePayload(kFieldUrl);
+  AppendViolation(*field, status.message().substr(field->size() + 2), status);
+  return status;
+}
+
 }  // namespace
+
+absl::Status FieldError(absl::string_view field,
+                        absl::string_view description) {
+  return WithBadRequest(attnd::FieldError(field, description));
+}
+
+void AddFieldViolation(absl::string_view field, absl::string_view description,
+                       absl::Status& status) {
+  status = WithBadRequest(std::move(status));
+  AppendViolation(field, description, status);
+}
 
 std::vector<FieldViolation> FieldViolations(const absl::Status& status) {
   std::vector<FieldViolation> violations;
-  const auto payload = status.GetPayload(kBadRequestUrl);
+  const auto payload = WithBadRequest(status).GetPayload(kBadRequestUrl);
   if (!payload) return violations;
   const std::string bytes(*payload);
   ForEachField(bytes, [&](Tag tag, uint64_t, absl::string_view body) {
@@ -128,9 +165,10 @@ std::string EncodeStatus(const absl::Status& status) {
   AppendVarint(status.raw_code(), out);
   AppendField(2, status.message(), out);
   std::map<std::string, std::string> payloads;
-  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
-    payloads.emplace(Text(url), std::string(payload));
-  });
+  WithBadRequest(status).ForEachPayload(
+      [&](absl::string_view url, const absl::Cord& payload) {
+        payloads.emplace(Text(url), std::string(payload));
+      });
   for (const auto& [url, payload] : payloads) {
     std::string any;  // Any { string type_url = 1; bytes value = 2 }
     AppendField(1, url, any);

@@ -22,7 +22,15 @@ struct FieldViolation {
   std::string description;
 };
 
-// The BadRequest violations of `status` (see base/field_error.h).
+// INVALID_ARGUMENT "<field>: <description>", with a BadRequest that names the
+// field: base/field_error.h's, in the form in which others read it. For what
+// may reach callers of the client library without a server in between.
+absl::Status FieldError(absl::string_view field, absl::string_view description);
+// Adds a violation to `status`, of any code but OK.
+void AddFieldViolation(absl::string_view field, absl::string_view description,
+                       absl::Status& status);
+// The violations of `status`, in order: its BadRequest's, or the one of a
+// FieldError of base/field_error.h.
 std::vector<FieldViolation> FieldViolations(const absl::Status& status);
 
 // `status` with a RetryInfo: trying again after `delay` may succeed.
@@ -32,7 +40,7 @@ absl::Status WithRetryInfo(absl::Status status, absl::Duration delay);
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);
 
 // google.rpc.Status {code, message, details}, one detail per payload, by type
-// URL; empty when OK.
+// URL; empty when OK. A FieldError of base/field_error.h has a BadRequest.
 std::string EncodeStatus(const absl::Status& status);
 // The inverse, without loss, into `status`. INVALID_ARGUMENT when `bytes` are
 // not one; `status` is then as it was.

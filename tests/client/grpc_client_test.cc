@@ -17,7 +17,6 @@
 #include "absl/synchronization/notification.h"
 #include "attn/v1/attention.grpc.pb.h"
 #include "attnd/client.h"
-#include "base/field_error.h"
 #include "proto/wire/grpc_status.h"
 #include "proto/wire/status.h"
 
@@ -128,7 +127,7 @@ TEST_F(GrpcClientTest, ConnectionsAreDistinctAndTakenInTurn) {
 }
 
 TEST_F(GrpcClientTest, TheServersStatusArrivesWithItsDetails) {
-  service_.failure = FieldError("k.shape", "is odd");
+  service_.failure = wire::FieldError("k.shape", "is odd");
   auto client = Client::Create(target_);
   ASSERT_TRUE(client.ok()) << client.status();
   Example example(5);

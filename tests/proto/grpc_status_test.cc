@@ -30,7 +30,7 @@ TEST(GrpcStatus, OthersSeeCodeMessageAndDetailsOnlyWhenThereAreAny) {
   EXPECT_EQ(plain.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(plain.error_message(), "gone");
   EXPECT_EQ(plain.error_details(), "");
-  const absl::Status bad = FieldError("q.shape", "bad");
+  const absl::Status bad = attnd::FieldError("q.shape", "bad");
   EXPECT_EQ(ToGrpcStatus(bad).error_details(), EncodeStatus(bad));
   EXPECT_TRUE(ToGrpcStatus(absl::OkStatus()).ok());
 }

@@ -119,6 +119,54 @@ TEST(Status, FieldViolationsListsEveryOne) {
   EXPECT_THAT(FieldViolations(absl::OkStatus()), IsEmpty());
 }
 
+// base's form stays in the process; others read google.rpc.BadRequest.
+TEST(Status, FieldErrorsOfEitherFormAreTheSameOnTheWire) {
+  const std::string odd("a\0b: c", 6);
+  for (const std::string& field :
+       {std::string("k.shape"), std::string(), odd, std::string(300, 'f')}) {
+    for (const std::string& description :
+         {std::string("has 3 dimensions"), std::string(), odd,
+          std::string(20000, 'd')}) {
+      const absl::Status base = attnd::FieldError(field, description);
+      const absl::Status standard = wire::FieldError(field, description);
+      EXPECT_EQ(EncodeStatus(base), EncodeStatus(standard));
+      EXPECT_EQ(ThroughBytes(base), standard);
+      EXPECT_EQ(ThroughBytes(standard), standard);
+      for (const absl::Status& status : {base, standard}) {
+        EXPECT_THAT(FieldViolations(status),
+                    ElementsAre(AllOf(
+                        Field(&FieldViolation::field, field),
+                        Field(&FieldViolation::description, description))));
+      }
+    }
+  }
+}
+
+TEST(Status, BadRequestByteByByte) {
+  absl::Status status = attnd::FieldError("q", "no");
+  AddFieldViolation("k", "", status);
+  const std::string bad_request =
+      "\x0a\x07\x0a\x01q\x12\x02no\x0a\x05\x0a\x01k\x12" + std::string(1, '\0');
+  std::string any;
+  AppendField(1, "type.googleapis.com/google.rpc.BadRequest", any);
+  AppendField(2, bad_request, any);
+  std::string expected =
+      "\x08\x03\x12\x05"
+      "q: no";
+  AppendField(3, any, expected);
+  EXPECT_EQ(EncodeStatus(status), expected);
+}
+
+// Nobody sends one, but anybody could.
+TEST(Status, AFieldThatIsNotInTheMessageIsNoViolation) {
+  for (const char* message : {"", "q", "q:", "k: bad"}) {
+    absl::Status status = absl::InvalidArgumentError(message);
+    status.SetPayload(kFieldUrl, absl::Cord("q"));
+    EXPECT_THAT(FieldViolations(status), IsEmpty());
+    EXPECT_EQ(ThroughBytes(status), status);
+  }
+}
+
 TEST(Status, RetryDelaySurvives) {
   const absl::Status busy = absl::ResourceExhaustedError("queue is full");
   EXPECT_FALSE(RetryDelay(busy));
