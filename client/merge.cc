@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/float16.h"
 #include "client/check_enum.h"
+#include "client/element.h"
 #include "client/tensor_size.h"
 #include "proto/wire/status.h"
 
@@ -80,7 +81,7 @@ void AddRow(const ConstTensor& tensor, int64_t first, double weight,
     return;
   }
   const uint16_t* row = static_cast<const uint16_t*>(tensor.data) + first;
-  const auto widen = tensor.dtype == DType::kF16 ? FromF16 : FromBf16;
+  const auto widen = tensor.dtype == DType::kF16 ? F16ToFloat : BF16ToFloat;
   for (size_t i = 0; i < sum.size(); ++i) sum[i] += weight * widen(row[i]);
 }
 
@@ -91,7 +92,7 @@ void StoreRow(const std::vector<double>& sum, int64_t first, const Tensor& to) {
     return;
   }
   uint16_t* row = static_cast<uint16_t*>(to.data) + first;
-  const auto round = to.dtype == DType::kF16 ? ToF16 : ToBf16;
+  const auto round = to.dtype == DType::kF16 ? ToF16 : DoubleToBF16;
   for (size_t i = 0; i < sum.size(); ++i) row[i] = round(sum[i]);
 }
 

@@ -9,8 +9,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/float16.h"
 #include "client/attnctl/npy.h"
+#include "client/element.h"
 #include "client/tensor_size.h"
 #include "proto/wire/codec.h"
 #include "proto/wire/status.h"
@@ -18,33 +18,13 @@
 namespace attnd::client {
 namespace {
 
-float Load(DType dtype, const char* data, size_t index) {
-  if (dtype == DType::kF32) {
-    float value;
-    std::memcpy(&value, data + index * 4, 4);
-    return value;
-  }
-  uint16_t bits;
-  std::memcpy(&bits, data + index * 2, 2);
-  return dtype == DType::kF16 ? FromF16(bits) : FromBf16(bits);
-}
-
-void Store(DType dtype, float value, size_t index, char* data) {
-  if (dtype == DType::kF32) {
-    std::memcpy(data + index * 4, &value, 4);
-    return;
-  }
-  const uint16_t bits = dtype == DType::kF16 ? ToF16(value) : ToBf16(value);
-  std::memcpy(data + index * 2, &bits, 2);
-}
-
 HostTensor Convert(HostTensor tensor, DType dtype) {
   if (tensor.dtype == dtype) return tensor;
   HostTensor result{dtype, tensor.shape, {}};
   result.data.resize(tensor.elements() * SizeOf(dtype));
   for (size_t i = 0; i < tensor.elements(); ++i) {
-    Store(dtype, Load(tensor.dtype, tensor.data.data(), i), i,
-          result.data.data());
+    StoreElement(dtype, LoadElement(tensor.dtype, tensor.data.data(), i),
+                 result.data.data(), i);
   }
   return result;
 }
@@ -77,7 +57,7 @@ absl::StatusOr<HostTensor> FromArray(const std::string& path, NpyArray array,
 }  // namespace
 
 double HostTensor::at(size_t index) const {
-  return Load(dtype, data.data(), index);
+  return LoadElement(dtype, data.data(), index);
 }
 
 HostTensor PoisonedTensor(DType dtype, const std::vector<int64_t>& shape) {

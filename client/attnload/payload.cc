@@ -5,8 +5,8 @@
 #include <cstring>
 #include <random>
 
-#include "client/attnload/element.h"
 #include "client/attnload/row_mask.h"
+#include "client/element.h"
 
 namespace attnd::attnload {
 namespace {
@@ -21,7 +21,7 @@ std::vector<std::byte> RandomTensor(client::DType dtype, int64_t elements,
     uint64_t bits = random();
     int sum = 0;
     for (int n = 0; n < 4; ++n, bits >>= 3) sum += int(bits & 7);
-    StoreElement(dtype, float(sum - 14) / 4, data.data(), i);
+    client::StoreElement(dtype, float(sum - 14) / 4, data.data(), i);
   }
   return data;
 }

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/attnload/element.h"
 #include "client/attnload/row_mask.h"
+#include "client/element.h"
 
 namespace attnd::attnload {
 namespace {
@@ -65,7 +65,7 @@ class Head {
   Row Load(const std::byte* data, int64_t row, int64_t dim) const {
     Row values(dim);
     for (int64_t d = 0; d < dim; ++d) {
-      values[d] = LoadElement(s_.dtype, data, row * dim + d);
+      values[d] = client::LoadElement(s_.dtype, data, row * dim + d);
     }
     return values;
   }
@@ -164,8 +164,8 @@ void CheckForward(const Payload& payload, const Answer& answer, int64_t b,
   }
   const int64_t o_row = ((b * s.q_len + i) * s.q_heads + h) * s.value_dim;
   for (int64_t d = 0; d < s.value_dim; ++d) {
-    Compare(LoadElement(s.dtype, answer.a.data(), o_row + d), o.value[d],
-            o.Bound(d, 1, s.dtype), At("o", b, i, h, d), verdict);
+    Compare(client::LoadElement(s.dtype, answer.a.data(), o_row + d),
+            o.value[d], o.Bound(d, 1, s.dtype), At("o", b, i, h, d), verdict);
   }
   Compare(answer.rows[(b * s.q_heads + h) * s.q_len + i], lse,
           columns.size() == 0
@@ -209,8 +209,9 @@ void CheckSum(const char* name, const Sum& sum, double scale,
               int64_t h, int64_t row, RowVerdict& verdict) {
   const int64_t dim = int64_t(sum.value.size());
   for (int64_t d = 0; d < dim; ++d) {
-    Compare(LoadElement(dtype, data, row * dim + d), scale * sum.value[d],
-            sum.Bound(d, scale, dtype), At(name, b, i, h, d), verdict);
+    Compare(client::LoadElement(dtype, data, row * dim + d),
+            scale * sum.value[d], sum.Bound(d, scale, dtype),
+            At(name, b, i, h, d), verdict);
   }
 }
 
@@ -256,6 +257,18 @@ void CheckDkDv(const Payload& payload, const Answer& answer, int64_t b,
 }
 
 }  // namespace
+
+double UnitRoundoff(client::DType dtype) {
+  switch (dtype) {
+    case client::DType::kF32:
+      return std::ldexp(1.0, -24);
+    case client::DType::kF16:
+      return std::ldexp(1.0, -11);
+    case client::DType::kBF16:
+      return std::ldexp(1.0, -8);
+  }
+  return 0;
+}
 
 void RowVerdict::Merge(const RowVerdict& other) {
   elements += other.elements;

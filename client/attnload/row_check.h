@@ -14,6 +14,10 @@
 
 namespace attnd::attnload {
 
+// Half the distance between 1 and the next larger value: what rounding to the
+// type may cost, relative to the value.
+double UnitRoundoff(client::DType dtype);
+
 struct RowVerdict {
   int64_t elements = 0;
   // The largest error as a share of its bound; <= 1 is right.

@@ -93,7 +93,7 @@ TEST_F(AttnctlTest, Bfloat16TravelsAs16BitIntegers) {
     for (size_t i = 0; i < bits.size(); ++i) {
       float value;
       std::memcpy(&value, &array->data[i * 4], 4);
-      bits[i] = ToBf16(value);
+      bits[i] = FloatToBF16(value);
     }
     files.push_back(folder_.File(std::string(name) + ".npy"));
     ASSERT_TRUE(

@@ -11,7 +11,7 @@
 
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
-#include "base/float16.h"
+#include "client/element.h"
 #include "client/tensor_size.h"
 
 namespace attnd::client {
@@ -30,23 +30,9 @@ struct Buffer {
 
   size_t size() const { return data.size() / SizeOf(dtype); }
   void set(size_t i, float value) {
-    if (dtype == DType::kF32) {
-      std::memcpy(&data[i * 4], &value, 4);
-    } else {
-      const uint16_t bits = dtype == DType::kF16 ? ToF16(value) : ToBf16(value);
-      std::memcpy(&data[i * 2], &bits, 2);
-    }
+    StoreElement(dtype, value, data.data(), i);
   }
-  float at(size_t i) const {
-    if (dtype == DType::kF32) {
-      float value;
-      std::memcpy(&value, &data[i * 4], 4);
-      return value;
-    }
-    uint16_t bits;
-    std::memcpy(&bits, &data[i * 2], 2);
-    return dtype == DType::kF16 ? FromF16(bits) : FromBf16(bits);
-  }
+  float at(size_t i) const { return LoadElement(dtype, data.data(), i); }
   ConstTensor view() const { return {dtype, shape, data.data()}; }
   Tensor out() { return {dtype, shape, data.data()}; }
 

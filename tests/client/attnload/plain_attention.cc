@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "client/attnload/element.h"
+#include "client/element.h"
 
 namespace attnd::attnload {
 namespace {
@@ -65,7 +65,8 @@ struct Problem {
  private:
   float At(const std::byte* data, int64_t b, int64_t t, int64_t h, int64_t d,
            int64_t length, int64_t heads, int64_t dim) const {
-    return LoadElement(s.dtype, data, ((b * length + t) * heads + h) * dim + d);
+    return client::LoadElement(s.dtype, data,
+                               ((b * length + t) * heads + h) * dim + d);
   }
 };
 

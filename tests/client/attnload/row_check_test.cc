@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/attnload/element.h"
+#include "client/element.h"
 #include "tests/client/attnload/plain_attention.h"
 
 namespace attnd::attnload {
