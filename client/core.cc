@@ -5,18 +5,20 @@
 namespace attnd::client {
 namespace {
 
-constexpr char kForward[] = "/attn.v1.AttentionService/Forward";
-constexpr char kBackward[] = "/attn.v1.AttentionService/Backward";
 constexpr char kGetServerInfo[] = "/attn.v1.AttentionService/GetServerInfo";
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
-absl::Status DecodeTensors(bool forward, Fragments fragments,
-                           const std::vector<Output>& outputs, Report& report) {
-  return forward ? DecodeForward(fragments, outputs, report)
-                 : DecodeBackward(fragments, outputs, report);
-}
-
 }  // namespace
+
+struct CoreClient::TensorMethod {
+  const char* path;
+  absl::Status (*decode)(Fragments fragments, absl::Span<const Output> outputs,
+                         Report& report);
+};
+const CoreClient::TensorMethod CoreClient::kForward = {
+    "/attn.v1.AttentionService/Forward", DecodeForward};
+const CoreClient::TensorMethod CoreClient::kBackward = {
+    "/attn.v1.AttentionService/Backward", DecodeBackward};
 
 CoreClient::CoreClient(std::unique_ptr<Transport> transport,
                        std::unique_ptr<Executor> executor,
@@ -72,7 +74,7 @@ absl::Status CoreClient::Run(const char* method, Pieces pieces,
   return result;
 }
 
-absl::StatusOr<Report> CoreClient::RunTensors(bool forward,
+absl::StatusOr<Report> CoreClient::RunTensors(const TensorMethod& method,
                                               absl::StatusOr<Pieces> pieces,
                                               std::vector<Output> outputs,
                                               const CallOptions& options) {
@@ -80,9 +82,9 @@ absl::StatusOr<Report> CoreClient::RunTensors(bool forward,
   const absl::Time start = MonotonicNow();
   Report report;
   const absl::Status status = Run(
-      forward ? kForward : kBackward, *std::move(pieces), options.timeout,
+      method.path, *std::move(pieces), options.timeout,
       [&](Fragments fragments) {
-        return DecodeTensors(forward, fragments, outputs, report);
+        return method.decode(fragments, outputs, report);
       },
       &report.attempts);
   if (!status.ok()) return status;
@@ -90,7 +92,7 @@ absl::StatusOr<Report> CoreClient::RunTensors(bool forward,
   return report;
 }
 
-std::function<void()> CoreClient::StartTensors(bool forward,
+std::function<void()> CoreClient::StartTensors(const TensorMethod& method,
                                                absl::StatusOr<Pieces> pieces,
                                                std::vector<Output> outputs,
                                                const CallOptions& options,
@@ -107,12 +109,12 @@ std::function<void()> CoreClient::StartTensors(bool forward,
   const absl::Time start = executor_->Now();
   auto report = std::make_shared<Report>();
   CallSpec spec;
-  spec.method = forward ? kForward : kBackward;
+  spec.method = method.path;
   spec.pieces = *std::move(pieces);
   spec.deadline = start + options.timeout;
-  spec.decode = [forward, report,
+  spec.decode = [decode = method.decode, report,
                  outputs = std::move(outputs)](Fragments fragments) {
-    return DecodeTensors(forward, fragments, outputs, *report);
+    return decode(fragments, outputs, *report);
   };
   spec.done = [this, report, start, done = std::move(done)](
                   absl::Status status, int attempts) mutable {
@@ -134,14 +136,14 @@ std::function<void()> CoreClient::StartTensors(bool forward,
 
 absl::StatusOr<Report> CoreClient::Forward(const ForwardCall& call,
                                            const CallOptions& options) {
-  return RunTensors(true,
+  return RunTensors(kForward,
                     EncodeForward(call, options, options_.max_message_bytes),
                     Outputs(call), options);
 }
 
 absl::StatusOr<Report> CoreClient::Backward(const BackwardCall& call,
                                             const CallOptions& options) {
-  return RunTensors(false,
+  return RunTensors(kBackward,
                     EncodeBackward(call, options, options_.max_message_bytes),
                     Outputs(call), options);
 }
@@ -149,7 +151,7 @@ absl::StatusOr<Report> CoreClient::Backward(const BackwardCall& call,
 std::function<void()> CoreClient::ForwardAsync(const ForwardCall& call,
                                                const CallOptions& options,
                                                Callback done) {
-  return StartTensors(true,
+  return StartTensors(kForward,
                       EncodeForward(call, options, options_.max_message_bytes),
                       Outputs(call), options, std::move(done));
 }
@@ -157,7 +159,7 @@ std::function<void()> CoreClient::ForwardAsync(const ForwardCall& call,
 std::function<void()> CoreClient::BackwardAsync(const BackwardCall& call,
                                                 const CallOptions& options,
                                                 Callback done) {
-  return StartTensors(false,
+  return StartTensors(kBackward,
                       EncodeBackward(call, options, options_.max_message_bytes),
                       Outputs(call), options, std::move(done));
 }

@@ -41,16 +41,20 @@ class CoreClient final : public Client {
                            const CallOptions& options) override;
 
  private:
+  // A method of the service that takes tensors, and what reads its response.
+  struct TensorMethod;
+  static const TensorMethod kForward, kBackward;
   using Decode = absl::AnyInvocable<absl::Status(Fragments)>;
 
   // Runs a call on the calling thread.
   absl::Status Run(const char* method, Pieces pieces, absl::Duration timeout,
                    Decode decode, int* attempts);
   // The synchronous and asynchronous halves of Forward and Backward.
-  absl::StatusOr<Report> RunTensors(bool forward, absl::StatusOr<Pieces> pieces,
+  absl::StatusOr<Report> RunTensors(const TensorMethod& method,
+                                    absl::StatusOr<Pieces> pieces,
                                     std::vector<Output> outputs,
                                     const CallOptions& options);
-  std::function<void()> StartTensors(bool forward,
+  std::function<void()> StartTensors(const TensorMethod& method,
                                      absl::StatusOr<Pieces> pieces,
                                      std::vector<Output> outputs,
                                      const CallOptions& options, Callback done);

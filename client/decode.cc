@@ -6,6 +6,7 @@
 #include "client/messages.h"
 #include "client/tensor_size.h"
 #include "google/protobuf/message.h"
+#include "proto/wire/fields.h"
 #include "proto/wire/message_arena.h"
 #include "proto/wire/status.h"
 
@@ -112,18 +113,14 @@ absl::Status DecodeOutputs(Fragments fragments,
   std::vector<wire::TensorData> data;
   absl::Status status = Parse(fragments, header, data);
   if (!status.ok()) return status;
+  const wire::Fields fields(header);
   for (const Output& output : outputs) {
-    const auto* field = header.GetDescriptor()->FindFieldByNumber(output.field);
-    if (!header.GetReflection()->HasField(header, field)) {
-      return BadResponse(output.name, "missing");
-    }
-    const auto& tensor = static_cast<const v1::Tensor&>(
-        header.GetReflection()->GetMessage(header, field));
+    if (!fields.Has(output.field)) return BadResponse(output.name, "missing");
     const wire::TensorData* found = nullptr;
     for (const wire::TensorData& entry : data) {
       if (entry.field == output.field) found = &entry;
     }
-    status = CopyOutput(tensor, found, output);
+    status = CopyOutput(fields.Get<v1::Tensor>(output.field), found, output);
     if (!status.ok()) return status;
   }
   FillReport(header.report(), report);

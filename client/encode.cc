@@ -9,6 +9,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/message.h"
+#include "proto/wire/fields.h"
 #include "proto/wire/message_arena.h"
 #include "proto/wire/status.h"
 
@@ -114,14 +115,16 @@ void FillOptions(Algorithm algorithm, bool deterministic,
 class RequestWriter {
  public:
   RequestWriter(google::protobuf::Message& request, int64_t max_message_bytes)
-      : request_(request), max_message_bytes_(max_message_bytes) {}
+      : request_(request),
+        fields_(request),
+        max_message_bytes_(max_message_bytes) {}
 
   void Input(int field, const ConstTensor& tensor) {
     if (!status_.ok() || tensor.shape.empty()) return;
     const int64_t bytes = Bytes(field, tensor.dtype, tensor.shape);
     Count(field, tensor.shape, tensor.data, bytes, "request", sent_bytes_);
     if (!status_.ok()) return;
-    auto& to = static_cast<v1::Tensor&>(Mutable(field));
+    auto& to = fields_.Mutable<v1::Tensor>(field);
     to.set_dtype(ToProto(tensor.dtype));
     to.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
     wire::TensorData& data = data_.emplace_back();
@@ -133,7 +136,7 @@ class RequestWriter {
   // `expected`: the shape that the inputs give it; empty: unknown.
   void Wanted(int field, const Tensor& tensor, const Shape& expected) {
     if (!status_.ok()) return;
-    auto& to = static_cast<v1::OutputSpec&>(Mutable(field));
+    auto& to = fields_.Mutable<v1::OutputSpec>(field);
     if (tensor.shape.empty()) return to.set_want(false);
     const int64_t bytes = Bytes(field, tensor.dtype, tensor.shape);
     if (!status_.ok()) return;
@@ -166,13 +169,7 @@ class RequestWriter {
   }
 
  private:
-  const google::protobuf::FieldDescriptor& Field(int field) const {
-    return *request_.GetDescriptor()->FindFieldByNumber(field);
-  }
-  const std::string& Name(int field) const { return Field(field).name(); }
-  google::protobuf::Message& Mutable(int field) {
-    return *request_.GetReflection()->MutableMessage(&request_, &Field(field));
-  }
+  const std::string& Name(int field) const { return fields_.Name(field); }
 
   int64_t Bytes(int field, DType dtype, const Shape& shape) {
     const absl::StatusOr<int64_t> bytes =
@@ -196,7 +193,8 @@ class RequestWriter {
     total += bytes;
   }
 
-  google::protobuf::Message& request_;
+  const google::protobuf::Message& request_;
+  wire::Fields fields_;
   const int64_t max_message_bytes_;
   int64_t sent_bytes_ = 0;
   int64_t received_bytes_ = 0;

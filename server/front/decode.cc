@@ -10,37 +10,15 @@
 #include "base/field_error.h"
 #include "kernels/request.h"
 #include "proto/wire/codec.h"
+#include "proto/wire/fields.h"
 #include "proto/wire/message_arena.h"
 #include "server/front/proto_enums.h"
+#include "server/front/tensor_fields.h"
 
 namespace attnd::server {
 namespace {
 
 namespace pb = ::attn::v1;
-
-// A tensor's place on the wire and in a RequestSpec.
-struct TensorField {
-  int number;
-  TensorId id;
-};
-
-constexpr TensorField kForwardInputs[] = {
-    {pb::ForwardRequest::kQFieldNumber, TensorId::kQ},
-    {pb::ForwardRequest::kKFieldNumber, TensorId::kK},
-    {pb::ForwardRequest::kVFieldNumber, TensorId::kV},
-    {pb::ForwardRequest::kBiasFieldNumber, TensorId::kBias},
-};
-constexpr TensorField kBackwardInputs[] = {
-    {pb::BackwardRequest::kQFieldNumber, TensorId::kQ},
-    {pb::BackwardRequest::kKFieldNumber, TensorId::kK},
-    {pb::BackwardRequest::kVFieldNumber, TensorId::kV},
-    {pb::BackwardRequest::kBiasFieldNumber, TensorId::kBias},
-    {pb::BackwardRequest::kDOFieldNumber, TensorId::kDO},
-    {pb::BackwardRequest::kLseFieldNumber, TensorId::kLse},
-    {pb::BackwardRequest::kOFieldNumber, TensorId::kO},
-    {pb::BackwardRequest::kDeltaFieldNumber, TensorId::kDelta},
-    {pb::BackwardRequest::kDLseFieldNumber, TensorId::kDLse},
-};
 
 std::string Path(TensorId id, absl::string_view part) {
   return absl::StrCat(TensorName(id), ".", part);
@@ -55,7 +33,7 @@ absl::Status AddInput(TensorId id, const pb::Tensor& tensor,
     return FieldError(Path(id, "shape"),
                       absl::StrCat("has rank ", tensor.shape_size()));
   }
-  auto dtype = FromProto(tensor.dtype(), Path(id, "dtype"));
+  auto dtype = FromProto(tensor.dtype(), id);
   if (!dtype.ok()) return dtype.status();
   TensorSpec& to = spec.inputs[id].emplace();
   to.dtype = *dtype;
@@ -68,7 +46,7 @@ absl::Status AddOutput(TensorId id, const pb::OutputSpec& output,
   OutputSpec& to = spec.outputs[id];
   to.want = !output.has_want() || output.want();
   if (output.dtype() == pb::DATA_TYPE_UNSPECIFIED) return absl::OkStatus();
-  auto dtype = FromProto(output.dtype(), Path(id, "dtype"));
+  auto dtype = FromProto(output.dtype(), id);
   if (!dtype.ok()) return dtype.status();
   to.dtype = *dtype;
   return absl::OkStatus();
@@ -124,46 +102,26 @@ absl::Status AddOptions(const pb::ExecutionOptions& options, RequestSpec& spec,
   return absl::OkStatus();
 }
 
-// Input `id`, if the message has it; the same for both kinds of request.
-#define ATTND_ADD_INPUT(message, name, id)                         \
-  if ((message).has_##name()) {                                    \
-    status.Update(AddInput(TensorId::id, (message).name(), spec)); \
+// The tensors of a request of either kind, in the order of its tables.
+absl::Status AddTensors(wire::Fields message,
+                        absl::Span<const TensorField> inputs,
+                        absl::Span<const TensorField> outputs,
+                        RequestSpec& spec) {
+  absl::Status status;
+  for (const auto& [number, id] : inputs) {
+    if (!message.Has(number)) continue;
+    status.Update(AddInput(id, message.Get<pb::Tensor>(number), spec));
   }
-
-absl::Status AddTensors(const pb::ForwardRequest& m, RequestSpec& spec) {
-  absl::Status status;
-  ATTND_ADD_INPUT(m, q, kQ)
-  ATTND_ADD_INPUT(m, k, kK)
-  ATTND_ADD_INPUT(m, v, kV)
-  ATTND_ADD_INPUT(m, bias, kBias)
-  status.Update(AddOutput(TensorId::kO, m.o(), spec));
-  status.Update(AddOutput(TensorId::kLse, m.lse(), spec));
+  for (const auto& [number, id] : outputs) {
+    status.Update(AddOutput(id, message.Get<pb::OutputSpec>(number), spec));
+  }
   return status;
 }
-
-absl::Status AddTensors(const pb::BackwardRequest& m, RequestSpec& spec) {
-  absl::Status status;
-  ATTND_ADD_INPUT(m, q, kQ)
-  ATTND_ADD_INPUT(m, k, kK)
-  ATTND_ADD_INPUT(m, v, kV)
-  ATTND_ADD_INPUT(m, bias, kBias)
-  ATTND_ADD_INPUT(m, d_o, kDO)
-  ATTND_ADD_INPUT(m, lse, kLse)
-  ATTND_ADD_INPUT(m, o, kO)
-  ATTND_ADD_INPUT(m, delta, kDelta)
-  ATTND_ADD_INPUT(m, d_lse, kDLse)
-  status.Update(AddOutput(TensorId::kDQ, m.dq(), spec));
-  status.Update(AddOutput(TensorId::kDK, m.dk(), spec));
-  status.Update(AddOutput(TensorId::kDV, m.dv(), spec));
-  return status;
-}
-
-#undef ATTND_ADD_INPUT
 
 // Gives each input its bytes, exactly as many as its shape says.
-absl::Status AddData(absl::Span<const TensorField> fields,
+absl::Status AddData(absl::Span<const TensorField> inputs,
                      const std::vector<wire::TensorData>& data, Work& work) {
-  for (const TensorField& field : fields) {
+  for (const TensorField& field : inputs) {
     const Request::Tensor& tensor = work.request->input(field.id);
     if (!tensor.present) continue;
     const wire::TensorData* found = nullptr;
@@ -190,36 +148,39 @@ absl::Status AddData(absl::Span<const TensorField> fields,
 }
 
 template <typename Message>
-absl::Status DecodeMessage(Op op, absl::Span<const TensorField> fields,
+absl::Status DecodeMessage(Op op, absl::Span<const TensorField> inputs,
+                           absl::Span<const TensorField> outputs,
                            absl::Span<const absl::string_view> fragments,
                            Work& work) {
   wire::MessageArena arena;
   Message& message = arena.New<Message>();
   std::vector<wire::TensorData> data;
+  data.reserve(inputs.size());
   absl::Status status =
       wire::Decode(fragments, wire::UnknownFields::kRefuse, message, data);
   if (!status.ok()) return status;
 
   RequestSpec spec;
   spec.op = op;
-  status = AddTensors(message, spec);
+  status = AddTensors(wire::Fields(message), inputs, outputs, spec);
   status.Update(AddAttention(message.attention(), spec));
   status.Update(AddOptions(message.options(), spec, work));
   if (!status.ok()) return status;
   auto request = Request::Create(std::move(spec));
   if (!request.ok()) return request.status();
   work.request = *std::move(request);
-  return AddData(fields, data, work);
+  return AddData(inputs, data, work);
 }
 
 }  // namespace
 
 absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
                         Work& work) {
-  return op == Op::kForward ? DecodeMessage<pb::ForwardRequest>(
-                                  op, kForwardInputs, fragments, work)
-                            : DecodeMessage<pb::BackwardRequest>(
-                                  op, kBackwardInputs, fragments, work);
+  return op == Op::kForward
+             ? DecodeMessage<pb::ForwardRequest>(
+                   op, kForwardInputs, kForwardOutputs, fragments, work)
+             : DecodeMessage<pb::BackwardRequest>(
+                   op, kBackwardInputs, kBackwardOutputs, fragments, work);
 }
 
 }  // namespace attnd::server

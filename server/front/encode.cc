@@ -1,23 +1,22 @@
 #include "server/front/encode.h"
 
-#include <utility>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "attn/v1/attention.pb.h"
 #include "base/field_error.h"
 #include "google/protobuf/io/coded_stream.h"
+#include "proto/wire/fields.h"
 #include "proto/wire/message_arena.h"
 #include "server/front/proto_enums.h"
+#include "server/front/tensor_fields.h"
 
 namespace attnd::server {
 namespace {
 
 namespace pb = ::attn::v1;
 
-template <typename Report>
 void FillReport(const Request& request, const WorkResult& result,
-                Report& report) {
+                pb::ExecutionReport& report) {
   report.set_device(result.device);
   report.set_algorithm(ToProto(result.kernel.algorithm));
   report.set_kernel(result.kernel.name);
@@ -33,7 +32,7 @@ void FillReport(const Request& request, const WorkResult& result,
 // An output but for its bytes.
 void FillHeader(const Request::Tensor& output, pb::Tensor& to) {
   to.set_dtype(ToProto(output.spec.dtype));
-  for (int64_t size : output.spec.shape) to.add_shape(size);
+  to.mutable_shape()->Add(output.spec.shape.begin(), output.spec.shape.end());
 }
 
 // The most that a report takes in its response. Its texts are a device's name,
@@ -49,20 +48,34 @@ int64_t FieldBytes(int64_t bytes) {
          bytes;
 }
 
-// Output `id`, if it was wanted, into `tensor()` and `data`.
-template <typename MutableTensor>
-void AddResult(int number, TensorId id, const Request& request,
-               const WorkResult& result, MutableTensor tensor,
-               std::vector<wire::TensorData>& data) {
-  const Request::Tensor& output = request.output(id);
-  if (!output.present) return;
-  FillHeader(output, *tensor());
-  const HostSpan bytes = result.outputs[id].span();
-  wire::TensorData entry;
-  entry.field = number;
-  entry.pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()),
-                            bytes.size());
-  data.push_back(std::move(entry));
+// The outputs that were wanted, into a response of either kind, and their bytes
+// into `data`.
+void AddResults(const Request& request, const WorkResult& result,
+                absl::Span<const TensorField> fields, wire::Fields response,
+                std::vector<wire::TensorData>& data) {
+  for (const auto& [number, id] : fields) {
+    const Request::Tensor& output = request.output(id);
+    if (!output.present) continue;
+    FillHeader(output, response.Mutable<pb::Tensor>(number));
+    const HostSpan bytes = result.outputs[id].span();
+    wire::TensorData& entry = data.emplace_back();
+    entry.field = number;
+    entry.pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()),
+                              bytes.size());
+  }
+}
+
+template <typename Response>
+absl::StatusOr<std::vector<wire::Piece>> EncodeResponse(
+    const Request& request, const WorkResult& result,
+    absl::Span<const TensorField> fields) {
+  wire::MessageArena arena;
+  auto& response = arena.New<Response>();
+  std::vector<wire::TensorData> data;
+  data.reserve(fields.size());
+  AddResults(request, result, fields, wire::Fields(response), data);
+  FillReport(request, result, *response.mutable_report());
+  return wire::Encode(response, data);
 }
 
 }  // namespace
@@ -98,31 +111,11 @@ absl::Status CheckResponseFits(const Request& request,
 
 absl::StatusOr<std::vector<wire::Piece>> EncodeResult(
     const Request& request, const WorkResult& result) {
-  std::vector<wire::TensorData> data;
-  wire::MessageArena arena;
-  if (request.spec().op == Op::kForward) {
-    auto& m = arena.New<pb::ForwardResponse>();
-    AddResult(
-        pb::ForwardResponse::kOFieldNumber, TensorId::kO, request, result,
-        [&] { return m.mutable_o(); }, data);
-    AddResult(
-        pb::ForwardResponse::kLseFieldNumber, TensorId::kLse, request, result,
-        [&] { return m.mutable_lse(); }, data);
-    FillReport(request, result, *m.mutable_report());
-    return wire::Encode(m, data);
-  }
-  auto& m = arena.New<pb::BackwardResponse>();
-  AddResult(
-      pb::BackwardResponse::kDqFieldNumber, TensorId::kDQ, request, result,
-      [&] { return m.mutable_dq(); }, data);
-  AddResult(
-      pb::BackwardResponse::kDkFieldNumber, TensorId::kDK, request, result,
-      [&] { return m.mutable_dk(); }, data);
-  AddResult(
-      pb::BackwardResponse::kDvFieldNumber, TensorId::kDV, request, result,
-      [&] { return m.mutable_dv(); }, data);
-  FillReport(request, result, *m.mutable_report());
-  return wire::Encode(m, data);
+  return request.spec().op == Op::kForward
+             ? EncodeResponse<pb::ForwardResponse>(request, result,
+                                                   kForwardResults)
+             : EncodeResponse<pb::BackwardResponse>(request, result,
+                                                    kBackwardResults);
 }
 
 }  // namespace attnd::server

@@ -1,13 +1,17 @@
 #include "server/front/proto_enums.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "base/field_error.h"
 
 namespace attnd::server {
 
 namespace pb = ::attn::v1;
 
-absl::StatusOr<DType> FromProto(pb::DataType dtype, absl::string_view field) {
+absl::StatusOr<DType> FromProto(pb::DataType dtype, TensorId tensor) {
+  const auto error = [tensor](absl::string_view description) {
+    return FieldError(absl::StrCat(TensorName(tensor), ".dtype"), description);
+  };
   switch (dtype) {
     case pb::DATA_TYPE_F32:
       return DType::kF32;
@@ -16,10 +20,9 @@ absl::StatusOr<DType> FromProto(pb::DataType dtype, absl::string_view field) {
     case pb::DATA_TYPE_BF16:
       return DType::kBF16;
     case pb::DATA_TYPE_UNSPECIFIED:
-      return FieldError(field, "must be given: F32, F16 or BF16");
+      return error("must be given: F32, F16 or BF16");
     default:
-      return FieldError(
-          field, absl::StrCat("unknown value ", static_cast<int>(dtype)));
+      return error(absl::StrCat("unknown value ", static_cast<int>(dtype)));
   }
 }
 

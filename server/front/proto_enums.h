@@ -5,7 +5,6 @@
 // with the field's path, for a value that the schema lacks.
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "attn/v1/attention.pb.h"
 #include "kernels/attention.h"
 #include "kernels/request.h"
@@ -13,9 +12,8 @@
 
 namespace attnd::server {
 
-// Must be given; `field` is where.
-absl::StatusOr<DType> FromProto(attn::v1::DataType dtype,
-                                absl::string_view field);
+// Must be given; `tensor` is whose it is.
+absl::StatusOr<DType> FromProto(attn::v1::DataType dtype, TensorId tensor);
 // The rest have defaults: kBshd, kAuto, kNormal.
 absl::StatusOr<Layout> FromProto(attn::v1::Layout layout);
 absl::StatusOr<Algorithm> FromProto(attn::v1::Algorithm algorithm);
