@@ -1,6 +1,5 @@
 #include "client/attnctl/commands.h"
 
-#include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,9 +10,12 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-// Loads the files of one request and keeps their memory, and the first error.
+// Loads the files of one request, keeps their memory in `tensors`, which
+// outlives it, and the first error.
 class Loader {
  public:
+  explicit Loader(std::deque<HostTensor>& tensors) : tensors_(tensors) {}
+
   // As the file has it, or as `dtype`. An empty path: an absent tensor.
   ConstTensor Load(const std::string& path, std::optional<DType> dtype) {
     return Keep(path, [&] { return LoadTensor(path, dtype); });
@@ -42,7 +44,7 @@ class Loader {
     return tensors_.back().view();
   }
 
-  std::deque<HostTensor> tensors_;
+  std::deque<HostTensor>& tensors_;
   absl::Status status_;
 };
 
@@ -93,7 +95,7 @@ class Wanted {
   std::vector<OutputResult>& outputs_;
 };
 
-absl::Status Finish(OutputResult& output) {
+absl::Status FinishOutput(OutputResult& output) {
   if (!output.path.empty()) {
     const absl::Status status = SaveTensor(output.path, output.tensor);
     if (!status.ok()) return status;
@@ -112,13 +114,6 @@ absl::Status Finish(OutputResult& output) {
   return absl::OkStatus();
 }
 
-bool FinishAll(RequestResult& result, Failure& failure) {
-  for (OutputResult& output : result.outputs) {
-    failure.status.Update(Finish(output));
-  }
-  return failure.status.ok();
-}
-
 std::string Describe(const char* command, const ConstTensor& q,
                      const ConstTensor& k) {
   return absl::StrCat(command, ": q ", ShapeText(q.shape), ", k ",
@@ -127,10 +122,9 @@ std::string Describe(const char* command, const ConstTensor& q,
 
 }  // namespace
 
-bool RunForward(Client& client, const RequestFlags& flags,
-                const CallOptions& options, RequestResult& result,
-                Failure& failure) {
-  Loader loader;
+absl::StatusOr<Request> LoadForward(const RequestFlags& flags) {
+  Request request;
+  Loader loader(request.inputs);
   ForwardCall call;
   call.q = loader.Load(flags.q, flags.dtype);
   call.k = loader.Load(flags.k, flags.dtype);
@@ -138,10 +132,9 @@ bool RunForward(Client& client, const RequestFlags& flags,
   call.bias = loader.LoadOrF32(flags.bias, call.q.dtype);
   call.attention = LoadAttention(flags, loader);
   call.algorithm = flags.algorithm;
-  failure.status = loader.status();
-  if (!failure.status.ok()) return false;
+  if (!loader.status().ok()) return loader.status();
 
-  Wanted wanted(result.outputs);
+  Wanted wanted(request.outputs);
   wanted.Add("o", flags.o, flags.expect_o,
              flags.out_dtype.value_or(call.q.dtype),
              OutputShape(call.q, call.v));
@@ -150,21 +143,14 @@ bool RunForward(Client& client, const RequestFlags& flags,
   wanted.DropUnused();
   call.o = wanted.Find("o");
   call.lse = wanted.Find("lse");
-
-  absl::StatusOr<Report> report = client.Forward(call, options);
-  if (!report.ok()) {
-    failure = {report.status(), true};
-    return false;
-  }
-  result.what = Describe("forward", call.q, call.k);
-  result.report = *std::move(report);
-  return FinishAll(result, failure);
+  request.what = Describe("forward", call.q, call.k);
+  request.call = std::move(call);
+  return request;
 }
 
-bool RunBackward(Client& client, const RequestFlags& flags,
-                 const CallOptions& options, RequestResult& result,
-                 Failure& failure) {
-  Loader loader;
+absl::StatusOr<Request> LoadBackward(const RequestFlags& flags) {
+  Request request;
+  Loader loader(request.inputs);
   BackwardCall call;
   call.q = loader.Load(flags.q, flags.dtype);
   call.k = loader.Load(flags.k, flags.dtype);
@@ -178,10 +164,9 @@ bool RunBackward(Client& client, const RequestFlags& flags,
   call.attention = LoadAttention(flags, loader);
   call.algorithm = flags.algorithm;
   call.deterministic = flags.deterministic;
-  failure.status = loader.status();
-  if (!failure.status.ok()) return false;
+  if (!loader.status().ok()) return loader.status();
 
-  Wanted wanted(result.outputs);
+  Wanted wanted(request.outputs);
   const DType dtype = flags.out_dtype.value_or(call.q.dtype);
   wanted.Add("dq", flags.dq, flags.expect_dq, dtype, call.q.shape);
   wanted.Add("dk", flags.dk, flags.expect_dk, dtype, call.k.shape);
@@ -190,15 +175,25 @@ bool RunBackward(Client& client, const RequestFlags& flags,
   call.dq = wanted.Find("dq");
   call.dk = wanted.Find("dk");
   call.dv = wanted.Find("dv");
+  request.what = Describe("backward", call.q, call.k);
+  request.call = std::move(call);
+  return request;
+}
 
-  absl::StatusOr<Report> report = client.Backward(call, options);
-  if (!report.ok()) {
-    failure = {report.status(), true};
-    return false;
+absl::StatusOr<Report> Send(Client& client, Request& request,
+                            const CallOptions& options) {
+  const auto* forward = std::get_if<ForwardCall>(&request.call);
+  return forward != nullptr
+             ? client.Forward(*forward, options)
+             : client.Backward(std::get<BackwardCall>(request.call), options);
+}
+
+absl::Status Finish(Request& request) {
+  absl::Status status;
+  for (OutputResult& output : request.outputs) {
+    status.Update(FinishOutput(output));
   }
-  result.what = Describe("backward", call.q, call.k);
-  result.report = *std::move(report);
-  return FinishAll(result, failure);
+  return status;
 }
 
 }  // namespace attnd::client

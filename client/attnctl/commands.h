@@ -1,8 +1,17 @@
 #ifndef ATTND_CLIENT_ATTNCTL_COMMANDS_H_
 #define ATTND_CLIENT_ATTNCTL_COMMANDS_H_
 
+// The three steps of the commands forward and backward. Which of them failed
+// says whose fault it was: the files', the call's, the files' again.
+//
+//   Load    files and flags -> Request
+//   Send    Request -> Report, and outputs in the Request's memory
+//   Finish  outputs -> files, and what they differ by from expectation
+
+#include <deque>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,29 +28,29 @@ struct OutputResult {
   std::string path;         // empty: not written
   std::string expect_path;  // empty: not compared
   HostTensor tensor;
-  std::optional<Difference> difference;
+  std::optional<Difference> difference;  // set by Finish
 };
 
-struct RequestResult {
-  std::string what;  // e.g. "forward q [1, 67, 12, 32] f32"
-  Report report;
+// A call and the memory of its tensors, which stays where it is when this is
+// moved.
+struct Request {
+  std::string what;  // e.g. "forward: q [1, 67, 12, 32], k [...], f32"
+  std::variant<ForwardCall, BackwardCall> call;
+  std::deque<HostTensor> inputs;
   std::vector<OutputResult> outputs;
 };
 
-// A failure, and whose it is.
-struct Failure {
-  absl::Status status;
-  bool from_call = false;  // else of flags or files
-};
+// Reads the files that `flags` name. Errors as LoadTensor's and LoadIntegers'.
+absl::StatusOr<Request> LoadForward(const RequestFlags& flags);
+absl::StatusOr<Request> LoadBackward(const RequestFlags& flags);
 
-// Each reads its files, makes its call and writes its files; false, with
-// `failure` set, when it could not.
-bool RunForward(Client& client, const RequestFlags& flags,
-                const CallOptions& options, RequestResult& result,
-                Failure& failure);
-bool RunBackward(Client& client, const RequestFlags& flags,
-                 const CallOptions& options, RequestResult& result,
-                 Failure& failure);
+// Makes the call. Errors as the client's, which may be a server's text.
+absl::StatusOr<Report> Send(Client& client, Request& request,
+                            const CallOptions& options);
+
+// Writes and compares every output that asks for it; the first error, of
+// files, after all of them were tried.
+absl::Status Finish(Request& request);
 
 }  // namespace attnd::client
 

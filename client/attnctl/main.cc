@@ -28,25 +28,26 @@ int Fail(const absl::Status& status, bool json, ExitStatus code) {
 
 int RunRequest(bool forward, Client& client, const Flags& flags,
                CallOptions options) {
-  const RequestFlags& request = flags.request;
-  options.priority = request.priority;
-  RequestResult result;
-  Failure failure;
-  if (!(forward ? RunForward : RunBackward)(client, request, options, result,
-                                            failure)) {
-    return Fail(failure.status, flags.server.json,
-                failure.from_call ? kCallFailed : kBadInput);
-  }
+  const bool json = flags.server.json;
+  const double tolerance = flags.request.tolerance;
+  options.priority = flags.request.priority;
+  absl::StatusOr<Request> request =
+      forward ? LoadForward(flags.request) : LoadBackward(flags.request);
+  if (!request.ok()) return Fail(request.status(), json, kBadInput);
+  const absl::StatusOr<Report> report = Send(client, *request, options);
+  if (!report.ok()) return Fail(report.status(), json, kCallFailed);
+  const absl::Status finished = Finish(*request);
+  if (!finished.ok()) return Fail(finished, json, kBadInput);
   // With an array on stdout, the report is for whoever watches.
   std::FILE* report_to = stdout;
-  for (const OutputResult& output : result.outputs) {
+  for (const OutputResult& output : request->outputs) {
     if (IsStandardOutput(output.path)) report_to = stderr;
   }
-  Print(flags.server.json ? ResultJson(result, request.tolerance)
-                          : ResultText(result, request.tolerance),
+  Print(json ? ResultJson(*request, *report, tolerance)
+             : ResultText(*request, *report, tolerance),
         report_to);
-  for (const OutputResult& output : result.outputs) {
-    if (!Agrees(output, request.tolerance)) return kDiffers;
+  for (const OutputResult& output : request->outputs) {
+    if (!Agrees(output, tolerance)) return kDiffers;
   }
   return kDone;
 }

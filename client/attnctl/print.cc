@@ -49,10 +49,10 @@ bool Agrees(const OutputResult& output, double tolerance) {
          output.difference->relative() <= tolerance;
 }
 
-std::string ResultText(const RequestResult& result, double tolerance) {
-  const Report& report = result.report;
-  std::string text = result.what + "\n";
-  for (const OutputResult& output : result.outputs) {
+std::string ResultText(const Request& request, const Report& report,
+                       double tolerance) {
+  std::string text = request.what + "\n";
+  for (const OutputResult& output : request.outputs) {
     std::string line = absl::StrCat(ShapeText(output.tensor.shape), " ",
                                     Name(output.tensor.dtype));
     if (!output.path.empty()) absl::StrAppend(&line, ", in ", output.path);
@@ -84,10 +84,10 @@ std::string ResultText(const RequestResult& result, double tolerance) {
   return text;
 }
 
-std::string ResultJson(const RequestResult& result, double tolerance) {
-  const Report& report = result.report;
+std::string ResultJson(const Request& request, const Report& report,
+                       double tolerance) {
   Json outputs = Json::object();
-  for (const OutputResult& output : result.outputs) {
+  for (const OutputResult& output : request.outputs) {
     Json& entry = outputs[output.name];
     entry["shape"] = output.tensor.shape;
     entry["dtype"] = Name(output.tensor.dtype);

@@ -10,8 +10,10 @@
 namespace attnd::client {
 
 // Each ends with a newline; JSON is one object.
-std::string ResultText(const RequestResult& result, double tolerance);
-std::string ResultJson(const RequestResult& result, double tolerance);
+std::string ResultText(const Request& request, const Report& report,
+                       double tolerance);
+std::string ResultJson(const Request& request, const Report& report,
+                       double tolerance);
 std::string InfoText(const ServerInfo& info);
 std::string InfoJson(const ServerInfo& info);
 

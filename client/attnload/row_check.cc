@@ -128,8 +128,29 @@ void Compare(double got, double want, double bound, const std::string& where,
   verdict.where = absl::StrFormat("%s: %.9g, should be %.9g", where, got, want);
 }
 
-std::string At(const char* name, int64_t b, int64_t i, int64_t h, int64_t d) {
-  return absl::StrCat(name, "[", b, ", ", i, ", ", h, ", ", d, "]");
+// Row [b, t, h] of a tensor [batch, length, heads, dim] of an answer.
+struct AnswerRow {
+  const char* name;
+  client::DType dtype;
+  const std::byte* data;
+  int64_t length, heads;
+  int64_t b, t, h;
+
+  int64_t index() const { return (b * length + t) * heads + h; }
+  std::string At(int64_t d) const {
+    return absl::StrCat(name, "[", b, ", ", t, ", ", h, ", ", d, "]");
+  }
+};
+
+// Compares a row with scale * sum.
+void CheckRow(const AnswerRow& row, const Sum& sum, double scale,
+              RowVerdict& verdict) {
+  const int64_t dim = int64_t(sum.value.size());
+  for (int64_t d = 0; d < dim; ++d) {
+    Compare(client::LoadElement(row.dtype, row.data, row.index() * dim + d),
+            scale * sum.value[d], sum.Bound(d, scale, row.dtype), row.At(d),
+            verdict);
+  }
 }
 
 // Row i of O and LSE.
@@ -162,11 +183,8 @@ void CheckForward(const Payload& payload, const Answer& answer, int64_t b,
     o.Add(p, p * (p_error + total_error) + head.Rounding(p),
           head.V(columns.begin + int64_t(n)));
   }
-  const int64_t o_row = ((b * s.q_len + i) * s.q_heads + h) * s.value_dim;
-  for (int64_t d = 0; d < s.value_dim; ++d) {
-    Compare(client::LoadElement(s.dtype, answer.a.data(), o_row + d),
-            o.value[d], o.Bound(d, 1, s.dtype), At("o", b, i, h, d), verdict);
-  }
+  CheckRow({"o", s.dtype, answer.a.data(), s.q_len, s.q_heads, b, i, h}, o, 1,
+           verdict);
   Compare(answer.rows[(b * s.q_heads + h) * s.q_len + i], lse,
           columns.size() == 0
               ? 0
@@ -204,17 +222,6 @@ Pair Backward(const Head& head, int64_t i, const Row& q, const Row& k,
   return pair;
 }
 
-void CheckSum(const char* name, const Sum& sum, double scale,
-              client::DType dtype, const std::byte* data, int64_t b, int64_t i,
-              int64_t h, int64_t row, RowVerdict& verdict) {
-  const int64_t dim = int64_t(sum.value.size());
-  for (int64_t d = 0; d < dim; ++d) {
-    Compare(client::LoadElement(dtype, data, row * dim + d),
-            scale * sum.value[d], sum.Bound(d, scale, dtype),
-            At(name, b, i, h, d), verdict);
-  }
-}
-
 // Row i of dQ.
 void CheckDq(const Payload& payload, const Answer& answer, int64_t b, int64_t h,
              int64_t i, RowVerdict& verdict) {
@@ -228,8 +235,8 @@ void CheckDq(const Payload& payload, const Answer& answer, int64_t b, int64_t h,
     const Pair pair = Backward(head, i, q, k, head.V(j), d_o);
     dq.Add(pair.ds, pair.ds_error, k);
   }
-  CheckSum("dq", dq, head.scale(), s.dtype, answer.a.data(), b, i, h,
-           (b * s.q_len + i) * s.q_heads + h, verdict);
+  CheckRow({"dq", s.dtype, answer.a.data(), s.q_len, s.q_heads, b, i, h}, dq,
+           head.scale(), verdict);
 }
 
 // Row j of dK and dV.
@@ -250,10 +257,10 @@ void CheckDkDv(const Payload& payload, const Answer& answer, int64_t b,
       dv.Add(pair.p, pair.p_error, d_o);
     }
   }
-  const int64_t row = (b * s.kv_len + j) * s.kv_heads + kv_h;
-  const double scale = 1 / std::sqrt(double(s.head_dim));
-  CheckSum("dk", dk, scale, s.dtype, answer.b.data(), b, j, kv_h, row, verdict);
-  CheckSum("dv", dv, 1, s.dtype, answer.c.data(), b, j, kv_h, row, verdict);
+  CheckRow({"dk", s.dtype, answer.b.data(), s.kv_len, s.kv_heads, b, j, kv_h},
+           dk, 1 / std::sqrt(double(s.head_dim)), verdict);
+  CheckRow({"dv", s.dtype, answer.c.data(), s.kv_len, s.kv_heads, b, j, kv_h},
+           dv, 1, verdict);
 }
 
 }  // namespace
