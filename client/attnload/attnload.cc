@@ -16,11 +16,11 @@
 #include "attnd/client.h"
 #include "base/decimal.h"
 #include "base/flags.h"
+#include "base/printable.h"
 #include "client/attnload/load.h"
 #include "client/attnload/range.h"
 #include "client/attnload/report.h"
 #include "client/attnload/shape.h"
-#include "client/printable.h"
 #include "client/whole_file.h"
 
 namespace attnd::attnload {
@@ -260,13 +260,12 @@ int Run(Flags flags) {
   absl::StatusOr<client::ServerInfo> info = (*client)->GetServerInfo(call);
   if (!info.ok()) {
     return Fail(1, absl::Status(info.status().code(),
-                                client::Printable(info.status().message())));
+                                Printable(info.status().message())));
   }
-  std::cerr << "attnd " << client::Printable(info->version) << " at "
-            << flags.target;
+  std::cerr << "attnd " << Printable(info->version) << " at " << flags.target;
   for (const client::Device& device : info->devices) {
-    std::cerr << ", " << client::Printable(device.kind) << ":" << device.index
-              << " " << client::Printable(device.name);
+    std::cerr << ", " << Printable(device.kind) << ":" << device.index << " "
+              << Printable(device.name);
   }
   std::cerr << "\n";
 

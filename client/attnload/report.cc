@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "client/printable.h"
+#include "base/printable.h"
 
 namespace attnd::attnload {
 namespace {
@@ -72,7 +72,7 @@ void AppendFindings(const std::vector<LevelResults>& levels, std::string& out) {
   for (const auto& [code, n] : by_code) {
     absl::StrAppendFormat(&out, "  %-20s %8d  %s\n",
                           absl::StatusCodeToString(code), n,
-                          client::Printable(first[code]));
+                          Printable(first[code]));
   }
   absl::StrAppendFormat(&out, "answers checked: %d (%d elements), wrong: %d\n",
                         checked, rows.elements, wrong);
