@@ -66,6 +66,12 @@ class Condition {
   // Until it is notified, or for no reason: to be called in a loop.
   void Wait(MutexLock& lock) { condition_.wait(lock.lock_); }
 
+  // As Wait, but not after `deadline`, of MonotonicNow().
+  void WaitUntil(MutexLock& lock, absl::Time deadline) {
+    if (deadline == absl::InfiniteFuture()) return Wait(lock);
+    condition_.wait_until(lock.lock_, TimePoint(deadline));
+  }
+
   // Until predicate() is true.
   template <typename Predicate>
   void Wait(MutexLock& lock, Predicate predicate) {
@@ -76,17 +82,21 @@ class Condition {
   // returns what the predicate says then.
   template <typename Predicate>
   bool WaitUntil(MutexLock& lock, absl::Time deadline, Predicate predicate) {
-    using Clock = std::chrono::steady_clock;
     if (deadline == absl::InfiniteFuture()) {
       condition_.wait(lock.lock_, std::move(predicate));
       return true;
     }
-    const Clock::time_point until(std::chrono::duration_cast<Clock::duration>(
-        absl::ToChronoNanoseconds(deadline - absl::UnixEpoch())));
-    return condition_.wait_until(lock.lock_, until, std::move(predicate));
+    return condition_.wait_until(lock.lock_, TimePoint(deadline),
+                                 std::move(predicate));
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
+  static Clock::time_point TimePoint(absl::Time time) {
+    return Clock::time_point(std::chrono::duration_cast<Clock::duration>(
+        absl::ToChronoNanoseconds(time - absl::UnixEpoch())));
+  }
+
   std::condition_variable condition_;
 };
 

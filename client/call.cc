@@ -17,7 +17,7 @@ std::shared_ptr<Call> Call::Start(CallSpec spec, const CallContext& context) {
 void Call::Cancel() {
   std::function<void()> cancel_attempt;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (cancelled_ || state_ == State::kDone) return;
     cancelled_ = true;
     if (state_ == State::kBackoff) {
@@ -43,7 +43,7 @@ void Call::BeginAttempt() {
   }
   int attempt = 0;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     attempt = ++attempts_;
   }
   // The transport may hold locks of its own: take the outcome elsewhere.
@@ -63,7 +63,7 @@ void Call::BeginAttempt() {
   bool cancelled = false;
   {
     // The attempt may have ended, and another begun, before Start returned.
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (state_ == State::kAttempt && attempts_ == attempt) {
       cancel_attempt_ = cancel;
     }
@@ -81,7 +81,7 @@ void Call::FinishAttempt(Transport::Result result) {
 
 void Call::FailAttempt(const absl::Status& status) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     cancel_attempt_ = nullptr;
     if (!cancelled_) {
       const std::optional<absl::Duration> delay =
@@ -101,7 +101,7 @@ void Call::FailAttempt(const absl::Status& status) {
 
 void Call::EndBackoff() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (state_ != State::kBackoff) return;
     state_ = State::kAttempt;
   }
@@ -111,7 +111,7 @@ void Call::EndBackoff() {
 void Call::Finish(const absl::Status& status) {
   int attempts = 0;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     state_ = State::kDone;
     attempts = attempts_;
     cancel_attempt_ = nullptr;

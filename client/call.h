@@ -3,15 +3,16 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "base/mutex.h"
 #include "client/executor.h"
 #include "client/retry.h"
 #include "client/transport.h"
@@ -64,11 +65,11 @@ class Call : public std::enable_shared_from_this<Call> {
   const CallContext context_;
   CallSpec spec_;  // used by the step that runs; there is one at a time
 
-  std::mutex mutex_;
-  State state_ = State::kAttempt;
-  bool cancelled_ = false;
-  int attempts_ = 0;
-  std::function<void()> cancel_attempt_;
+  Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kAttempt;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  int attempts_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::function<void()> cancel_attempt_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attnd::client

@@ -59,7 +59,7 @@ ConnectionSlot::ConnectionSlot(const std::string& target,
 }
 
 absl::StatusOr<std::shared_ptr<Connection>> ConnectionSlot::Get() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (connection_ != nullptr && connection_->usable()) {
     replaced_.reset();
     return connection_;

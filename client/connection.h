@@ -4,14 +4,15 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "attnd/client.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "client/executor.h"
 #include "client/unix_socket.h"
 #include "grpcpp/channel.h"
@@ -82,11 +83,11 @@ class ConnectionSlot {
   const std::string target_;
   const grpc::ChannelArguments arguments_;
   Executor* const executor_;
-  std::mutex mutex_;
-  std::shared_ptr<Connection> connection_;
+  Mutex mutex_;
+  std::shared_ptr<Connection> connection_ ABSL_GUARDED_BY(mutex_);
   // Kept until its successor has been used: the last channel to go takes
   // gRPC's threads with it, which makes whoever calls wait.
-  std::shared_ptr<Connection> replaced_;
+  std::shared_ptr<Connection> replaced_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attnd::client

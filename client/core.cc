@@ -29,13 +29,15 @@ CoreClient::CoreClient(std::unique_ptr<Transport> transport,
       executor_(std::move(executor)) {}
 
 CoreClient::~CoreClient() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  idle_.wait(lock, [this] { return calls_ == 0; });
+  MutexLock lock(mutex_);
+  idle_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return calls_ == 0;
+  });
 }
 
 CallContext CoreClient::Context(Executor& executor, bool waits) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     ++calls_;
   }
   return {
@@ -48,8 +50,8 @@ CallContext CoreClient::Context(Executor& executor, bool waits) {
 
 void CoreClient::EndCall() {
   // Under the lock: once it is released, the client may be gone.
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (--calls_ == 0) idle_.notify_all();
+  MutexLock lock(mutex_);
+  if (--calls_ == 0) idle_.NotifyAll();
 }
 
 absl::Status CoreClient::Run(const char* method, Pieces pieces,

@@ -1,15 +1,15 @@
 #ifndef ATTND_CLIENT_CORE_H_
 #define ATTND_CLIENT_CORE_H_
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "attnd/client.h"
+#include "base/mutex.h"
 #include "client/call.h"
 #include "client/executor.h"
 #include "client/messages.h"
@@ -64,9 +64,9 @@ class CoreClient final : public Client {
   const ClientOptions options_;
   RetryBudget budget_;
 
-  std::mutex mutex_;
-  std::condition_variable idle_;
-  int64_t calls_ = 0;  // not yet done
+  Mutex mutex_;
+  Condition idle_;
+  int64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;  // not yet done
 
   // The executor's threads end before the transport that they use.
   const std::unique_ptr<Transport> transport_;

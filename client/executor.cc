@@ -8,23 +8,23 @@ namespace attnd::client {
 // Notifies under the lock: once it is released, the task may end the call and
 // with it this queue.
 void TaskQueue::Post(Task task) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   ready_.push_back(std::move(task));
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 void TaskQueue::PostAfter(absl::Duration delay, Task task) {
-  // Far below what a time_point can hold.
+  // Far below what the system's clock can hold.
   delay = std::clamp(delay, absl::ZeroDuration(), absl::Hours(24 * 365));
-  const Clock::time_point due = Clock::now() + absl::ToChronoNanoseconds(delay);
-  std::lock_guard<std::mutex> lock(mutex_);
+  const absl::Time due = Now() + delay;
+  MutexLock lock(mutex_);
   timers_.emplace(due, std::move(task));
-  wake_.notify_one();
+  wake_.NotifyOne();
 }
 
 void TaskQueue::CollectDue() {
   if (timers_.empty()) return;
-  const Clock::time_point now = Clock::now();
+  const absl::Time now = Now();
   while (!timers_.empty() && timers_.begin()->first <= now) {
     ready_.push_back(std::move(timers_.begin()->second));
     timers_.erase(timers_.begin());
@@ -34,31 +34,27 @@ void TaskQueue::CollectDue() {
 bool TaskQueue::RunOne() {
   Task task;
   {
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     for (;;) {
       CollectDue();
       if (!ready_.empty()) break;
       if (closed_) return false;
-      if (timers_.empty()) {
-        wake_.wait(lock);
-      } else {
-        const Clock::time_point due = timers_.begin()->first;
-        wake_.wait_until(lock, due);
-      }
+      wake_.WaitUntil(lock, timers_.empty() ? absl::InfiniteFuture()
+                                            : timers_.begin()->first);
     }
     task = std::move(ready_.front());
     ready_.pop_front();
     // A timer that came due put several tasks here with one wake-up.
-    if (!ready_.empty()) wake_.notify_one();
+    if (!ready_.empty()) wake_.NotifyOne();
   }
   std::move(task)();
   return true;
 }
 
 void TaskQueue::Close() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   closed_ = true;
-  wake_.notify_all();
+  wake_.NotifyAll();
 }
 
 ThreadExecutor::ThreadExecutor(int threads) {

@@ -1,17 +1,16 @@
 #ifndef ATTND_CLIENT_EXECUTOR_H_
 #define ATTND_CLIENT_EXECUTOR_H_
 
-#include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace attnd::client {
 
@@ -45,16 +44,13 @@ class TaskQueue final : public Executor {
   void Close();
 
  private:
-  using Clock = std::chrono::steady_clock;
+  void CollectDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // With the lock held.
-  void CollectDue();
-
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Task> ready_;
-  std::multimap<Clock::time_point, Task> timers_;
-  bool closed_ = false;
+  Mutex mutex_;
+  Condition wake_;
+  std::deque<Task> ready_ ABSL_GUARDED_BY(mutex_);
+  std::multimap<absl::Time, Task> timers_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // A fixed number of threads on one TaskQueue. Destruction runs what is ready,

@@ -2,11 +2,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "grpc/grpc.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/wire/grpc_bytes.h"
@@ -45,9 +46,8 @@ class GrpcTransport::Attempt final
 
   void Start(const std::string& method,
              const std::vector<wire::Piece>& pieces) {
-    Prepare(pieces);
     // The attempt may end, and let go of both, before UnaryCall returns.
-    const std::shared_ptr<grpc::ClientContext> context = context_;
+    const std::shared_ptr<grpc::ClientContext> context = Prepare(pieces);
     const std::shared_ptr<Connection> connection = connection_;
     connection->stub().UnaryCall(
         context.get(), method, grpc::StubOptions(), &request_, &response_,
@@ -58,7 +58,7 @@ class GrpcTransport::Attempt final
   // network itself: waking it up from one of gRPC's costs a fifth of the
   // smallest call.
   void Run(const std::string& method, const std::vector<wire::Piece>& pieces) {
-    Prepare(pieces);
+    grpc::ClientContext* const context = Prepare(pieces).get();
     grpc::CompletionQueue queue;
     grpc::Status status;
     void* tag = nullptr;
@@ -70,8 +70,8 @@ class GrpcTransport::Attempt final
     }
     {
       // In the context's memory, so it goes before that does.
-      const auto call = connection_->stub().PrepareUnaryCall(
-          context_.get(), method, request_, &queue);
+      const auto call = connection_->stub().PrepareUnaryCall(context, method,
+                                                             request_, &queue);
       call->StartCall();
       call->Finish(&response_, &status, nullptr);
       queue.Next(&tag, &ok);
@@ -84,7 +84,7 @@ class GrpcTransport::Attempt final
   void Cancel() {
     std::shared_ptr<grpc::ClientContext> context;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       context = context_;
       deadline_ = std::min(deadline_, MonotonicNow());
     }
@@ -92,20 +92,27 @@ class GrpcTransport::Attempt final
   }
 
   absl::Time due() const override {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return deadline_;
   }
   // gRPC is stuck in a write; what else goes over the connection is lost.
   void Break() override { socket_->Shutdown(); }
 
  private:
-  void Prepare(const std::vector<wire::Piece>& pieces) {
+  // Returns the context, which the attempt itself keeps until OnStatus.
+  std::shared_ptr<grpc::ClientContext> Prepare(
+      const std::vector<wire::Piece>& pieces) {
     keep_alive_ = shared_from_this();
-    context_ = std::make_shared<grpc::ClientContext>();
-    if (deadline_ != absl::InfiniteFuture()) {
-      context_->set_deadline(wire::ToGrpcDeadline(deadline_));
+    auto context = std::make_shared<grpc::ClientContext>();
+    {
+      MutexLock lock(mutex_);
+      if (deadline_ != absl::InfiniteFuture()) {
+        context->set_deadline(wire::ToGrpcDeadline(deadline_));
+      }
+      context_ = context;
     }
     request_ = wire::ToByteBuffer(pieces, [this] { Release(); });
+    return context;
   }
 
   void OnStatus(const grpc::Status& status) {
@@ -120,7 +127,7 @@ class GrpcTransport::Attempt final
     request_.Clear();
     {
       std::shared_ptr<grpc::ClientContext> context;
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       context.swap(context_);
     }
     Release();
@@ -136,9 +143,11 @@ class GrpcTransport::Attempt final
 
   std::shared_ptr<Connection> connection_;  // until the status is known
   const std::shared_ptr<UnixSocket> socket_;
-  mutable std::mutex mutex_;
-  absl::Time deadline_;                           // or when it was cancelled
-  std::shared_ptr<grpc::ClientContext> context_;  // until the status is known
+  mutable Mutex mutex_;
+  // Of the call, or when it was cancelled.
+  absl::Time deadline_ ABSL_GUARDED_BY(mutex_);
+  // Until the status is known.
+  std::shared_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
   Transport::Completion done_;
   std::shared_ptr<Attempt> keep_alive_;
   std::atomic<int> holds_{2};  // the status, and the caller's memory

@@ -35,12 +35,12 @@ std::optional<absl::Duration> RetryDelay(const RetryPolicy& policy,
 }
 
 void RetryBudget::AddCall() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   tokens_ = std::min(kCapacity, tokens_ + ratio_);
 }
 
 bool RetryBudget::TakeRetry() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (tokens_ < 1) return false;
   tokens_ -= 1;
   return true;

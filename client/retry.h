@@ -1,11 +1,12 @@
 #ifndef ATTND_CLIENT_RETRY_H_
 #define ATTND_CLIENT_RETRY_H_
 
-#include <mutex>
 #include <optional>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 
 namespace attnd::client {
 
@@ -45,8 +46,8 @@ class RetryBudget {
 
  private:
   const double ratio_;
-  std::mutex mutex_;
-  double tokens_ = kCapacity;
+  Mutex mutex_;
+  double tokens_ ABSL_GUARDED_BY(mutex_) = kCapacity;
 };
 
 }  // namespace attnd::client

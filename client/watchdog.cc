@@ -18,7 +18,7 @@ Watchdog::Watchdog(Executor& executor, absl::Duration grace)
 
 void Watchdog::Watch(std::weak_ptr<Watched> watched) {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     watched_.push_back(std::move(watched));
     if (std::exchange(looking_, true)) return;
   }
@@ -28,7 +28,7 @@ void Watchdog::Watch(std::weak_ptr<Watched> watched) {
 void Watchdog::Look() {
   std::vector<std::weak_ptr<Watched>> watched;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     watched.swap(watched_);
   }
   const absl::Time late = executor_.Now() - grace_;
@@ -40,7 +40,7 @@ void Watchdog::Look() {
     return true;
   });
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     watched_.insert(watched_.end(), watched.begin(), watched.end());
     looking_ = !watched_.empty();
     if (!looking_) return;

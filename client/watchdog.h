@@ -2,10 +2,11 @@
 #define ATTND_CLIENT_WATCHDOG_H_
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "client/executor.h"
 
 namespace attnd::client {
@@ -37,9 +38,9 @@ class Watchdog {
   Executor& executor_;
   const absl::Duration grace_;
   const absl::Duration interval_;
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<Watched>> watched_;
-  bool looking_ = false;
+  Mutex mutex_;
+  std::vector<std::weak_ptr<Watched>> watched_ ABSL_GUARDED_BY(mutex_);
+  bool looking_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace attnd::client

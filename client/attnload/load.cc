@@ -4,14 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "base/clock.h"
+#include "base/mutex.h"
 #include "client/attnload/arrivals.h"
 
 namespace attnd::attnload {
@@ -27,39 +28,41 @@ class Checker {
   // Checks what is left.
   ~Checker() {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       ending_ = true;
     }
-    changed_.notify_one();
+    changed_.NotifyOne();
     thread_.join();
   }
 
   void Add(size_t shape, std::unique_ptr<Answer> answer) {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       waiting_.emplace_back(shape, std::move(answer));
     }
-    changed_.notify_one();
+    changed_.NotifyOne();
   }
   // Whether it keeps up; else answers would pile up here.
   bool keeps_up() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return waiting_.size() < 4;
   }
 
  private:
   void Loop() {
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
+      changed_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return ending_ || !waiting_.empty();
+      });
       if (waiting_.empty()) return;
       auto [shape, answer] = std::move(waiting_.front());
       waiting_.pop_front();
-      lock.unlock();
+      lock.Unlock();
       Payload& payload = workload_.payload(shape);
       recorder_.RecordCheck(CheckRows(payload, *answer, rows_, random_));
       payload.GiveBack(std::move(answer));
-      lock.lock();
+      lock.Lock();
     }
   }
 
@@ -67,10 +70,11 @@ class Checker {
   Recorder& recorder_;
   const int rows_;
   std::mt19937_64 random_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::pair<size_t, std::unique_ptr<Answer>>> waiting_;
-  bool ending_ = false;
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::deque<std::pair<size_t, std::unique_ptr<Answer>>> waiting_
+      ABSL_GUARDED_BY(mutex_);
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 
@@ -96,7 +100,7 @@ class Load {
   void Run();
   Results results() const { return recorder_.results(); }
   int64_t in_flight() const {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return in_flight_;
   }
   Clock::time_point start() const { return start_; }
@@ -118,9 +122,9 @@ class Load {
   const Clock::time_point start_;
   const Clock::time_point end_;  // without a number of requests
 
-  mutable std::mutex mutex_;
-  std::condition_variable ended_;
-  int64_t in_flight_ = 0;
+  mutable Mutex mutex_;
+  Condition ended_;
+  int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 Clock::time_point Load::WaitUntilDue() {
@@ -131,8 +135,10 @@ Clock::time_point Load::WaitUntilDue() {
     std::this_thread::sleep_until(options_.requests > 0 ? due
                                                         : std::min(due, end_));
   }
-  std::unique_lock<std::mutex> lock(mutex_);
-  ended_.wait(lock, [this] { return in_flight_ < limit_; });
+  MutexLock lock(mutex_);
+  ended_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return in_flight_ < limit_;
+  });
   ++in_flight_;
   recorder_.RecordInFlight(in_flight_);
   return options_.open_loop ? due : Clock::now();
@@ -165,9 +171,9 @@ void Load::Send(Clock::time_point due) {
       payload.GiveBack(std::make_unique<Answer>(std::move(*answer)));
     }
     // Notified under the lock: Run may return, and this end, right after.
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     --in_flight_;
-    ended_.notify_one();
+    ended_.NotifyOne();
   };
   if (payload.shape().backward) {
     client_.BackwardAsync(payload.Backward(*answer), options_.call, done);
@@ -185,7 +191,7 @@ void Load::Run() {
     const bool over =
         options_.requests > 0 ? measured >= options_.requests : due >= end_;
     if (over) {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       --in_flight_;
       break;
     }
@@ -193,8 +199,10 @@ void Load::Run() {
     Send(due);
   }
   {
-    std::unique_lock<std::mutex> lock(mutex_);
-    ended_.wait(lock, [this] { return in_flight_ == 0; });
+    MutexLock lock(mutex_);
+    ended_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return in_flight_ == 0;
+    });
   }
   checker_.reset();  // checks the rest
 }
@@ -204,10 +212,11 @@ class Ticker {
  public:
   Ticker(const Load& load, const Progress& progress) {
     thread_ = std::thread([this, &load, &progress] {
-      std::unique_lock<std::mutex> lock(mutex_);
-      auto next = Clock::now();
-      while (!changed_.wait_until(lock, next += std::chrono::seconds(1),
-                                  [this] { return ending_; })) {
+      MutexLock lock(mutex_);
+      absl::Time next = MonotonicNow();
+      while (!changed_.WaitUntil(
+          lock, next += absl::Seconds(1),
+          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ending_; })) {
         progress(load.results(), load.in_flight(),
                  absl::FromChrono(Clock::now() - load.start()));
       }
@@ -215,17 +224,17 @@ class Ticker {
   }
   ~Ticker() {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(mutex_);
       ending_ = true;
     }
-    changed_.notify_one();
+    changed_.NotifyOne();
     thread_.join();
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool ending_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -91,7 +91,7 @@ client::BackwardCall Payload::Backward(Answer& answer) const {
 
 std::unique_ptr<Answer> Payload::TakeAnswer() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     if (!free_.empty()) {
       std::unique_ptr<Answer> answer = std::move(free_.back());
       free_.pop_back();
@@ -112,7 +112,7 @@ std::unique_ptr<Answer> Payload::TakeAnswer() {
 }
 
 void Payload::GiveBack(std::unique_ptr<Answer> answer) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   free_.push_back(std::move(answer));
 }
 

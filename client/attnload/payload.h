@@ -6,10 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "attnd/client.h"
+#include "base/mutex.h"
 #include "client/attnload/shape.h"
 
 namespace attnd::attnload {
@@ -48,8 +49,8 @@ class Payload {
   const Shape shape_;
   std::vector<std::byte> q_, k_, v_, d_o_, o_;
   std::vector<float> lse_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Answer>> free_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Answer>> free_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attnd::attnload

@@ -25,7 +25,7 @@ Recorder::Recorder(size_t shapes) { results_.shapes.resize(shapes); }
 
 void Recorder::Record(const Outcome& outcome,
                       const absl::StatusOr<client::Report>& report) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   const absl::StatusCode code = report.status().code();
   ++results_.sent_by_code[code];
   if (!report.ok()) {
@@ -54,19 +54,19 @@ void Recorder::Record(const Outcome& outcome,
 }
 
 void Recorder::RecordCheck(const RowVerdict& verdict) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   ++results_.answers_checked;
   if (!verdict.right()) ++results_.answers_wrong;
   results_.rows.Merge(verdict);
 }
 
 void Recorder::RecordInFlight(int64_t in_flight) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   results_.in_flight_peak = std::max(results_.in_flight_peak, in_flight);
 }
 
 Results Recorder::results() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   Results results = results_;
   if (any_measured_) results.elapsed = absl::FromChrono(last_end_ - first_due_);
   return results;

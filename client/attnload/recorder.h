@@ -6,13 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "attnd/client.h"
+#include "base/mutex.h"
 #include "client/attnload/histogram.h"
 #include "client/attnload/row_check.h"
 
@@ -67,10 +68,11 @@ class Recorder {
   Results results() const;
 
  private:
-  mutable std::mutex mutex_;
-  Results results_;
-  bool any_measured_ = false;
-  Clock::time_point first_due_, last_end_;
+  mutable Mutex mutex_;
+  Results results_ ABSL_GUARDED_BY(mutex_);
+  bool any_measured_ ABSL_GUARDED_BY(mutex_) = false;
+  Clock::time_point first_due_ ABSL_GUARDED_BY(mutex_);
+  Clock::time_point last_end_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attnd::attnload

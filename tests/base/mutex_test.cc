@@ -61,6 +61,25 @@ TEST(Condition, GivesUpAtTheDeadlineAndSaysSo) {
       counter.changed.WaitUntil(lock, MonotonicNow(), [] { return true; }));
 }
 
+TEST(Condition, WaitsForANotificationNoLongerThanTheDeadline) {
+  Counter counter;
+  std::thread other;
+  {
+    MutexLock lock(counter.mutex);
+    const absl::Time deadline = MonotonicNow() + absl::Milliseconds(1);
+    while (MonotonicNow() < deadline) counter.changed.WaitUntil(lock, deadline);
+    other = std::thread([&counter] {
+      MutexLock lock(counter.mutex);
+      counter.count = 1;
+      counter.changed.NotifyAll();
+    });
+    while (counter.count == 0) {
+      counter.changed.WaitUntil(lock, absl::InfiniteFuture());
+    }
+  }
+  other.join();
+}
+
 TEST(Condition, WaitsWithoutADeadlineForever) {
   Counter counter;
   std::thread other;
