@@ -13,11 +13,11 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/printable.h"
 
 namespace attnd::server {
 namespace {
@@ -52,18 +52,8 @@ bool WriteAll(int fd, absl::string_view bytes) {
 }  // namespace
 
 std::string Printable(absl::string_view text) {
-  std::string line;
-  for (const char c : text) {
-    if (line.size() >= kMaxLineBytes) return line + "...";
-    if (absl::ascii_isprint(c) && c != '\\') {
-      line += c;
-    } else {
-      absl::StrAppend(
-          &line, "\\x",
-          absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
-    }
-  }
-  return line;
+  return attnd::Printable(
+      text, {.escape_backslash = true, .max_bytes = kMaxLineBytes});
 }
 
 // What the log and its thread share.
