@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/cuda/launch/enqueue.h"
 #include "kernels/cuda/launch/gradient.h"
 #include "kernels/cuda/launch/pack.h"
+#include "kernels/cuda/launch/wanted.h"
 
 namespace attnd::cuda {
 namespace {
@@ -49,12 +49,6 @@ absl::Status Place(absl::Span<const Args> group,
 
 }  // namespace
 
-int64_t Saturate(double bytes) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  return bytes < static_cast<double>(kMost) ? static_cast<int64_t>(bytes)
-                                            : kMost;
-}
-
 absl::Status PlaceBaselineGroup(
     absl::Span<const ForwardArgs> group,
     const std::function<int64_t(const Problem&)>& scratch_bytes,
@@ -67,20 +61,6 @@ absl::Status PlaceBaselineGroup(
     const std::function<int64_t(const Problem&)>& scratch_bytes,
     Workspace& workspace, BaselineGroup& placed, LaunchCounts& counts) {
   return Place(group, scratch_bytes, workspace, placed, counts);
-}
-
-bool HasOutput(const ForwardArgs& args) {
-  const Problem& p = args.problem;
-  return (args.o || args.lse) && p.batch > 0 && p.q_len > 0 && p.q_heads > 0;
-}
-
-bool HasOutput(const BackwardArgs& args) {
-  const Problem& p = args.problem;
-  if (p.batch == 0 || p.q_heads == 0) return false;
-  return (args.dq && p.q_len > 0) ||
-         std::any_of(p.kv.begin(), p.kv.end(), [](const KvSegment& s) {
-           return (s.dk || s.dv) && s.len > 0;
-         });
 }
 
 }  // namespace attnd::cuda

@@ -3,7 +3,7 @@
 
 // What the host sides of naive/ and flash_attention_1/ share: they run a
 // group's problems one after another, with all of their descriptors in one
-// block. The fused kernels, too, ask what is to be computed at all.
+// block.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,8 +15,8 @@
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/cuda/device/workspace.h"
-#include "kernels/cuda/forward.h"
 #include "kernels/cuda/launch/descriptor.h"
+#include "kernels/cuda/launch/enqueue.h"
 
 namespace attnd::cuda {
 
@@ -30,10 +30,6 @@ struct BaselineGroup {
   std::byte* scratch = nullptr;
 };
 
-// Bytes that grow as q_len x kv_len may be more than any integer holds: the
-// largest one then.
-int64_t Saturate(double bytes);
-
 // Packs the group and takes its scratch; counts a copy if there is one.
 // RESOURCE_EXHAUSTED when there is no memory now.
 absl::Status PlaceBaselineGroup(
@@ -44,14 +40,6 @@ absl::Status PlaceBaselineGroup(
     absl::Span<const BackwardArgs> group,
     const std::function<int64_t(const Problem&)>& scratch_bytes,
     Workspace& workspace, BaselineGroup& placed, LaunchCounts& counts);
-
-// Whether there is a row, or a token of K and V, to compute.
-bool HasOutput(const ForwardArgs& args);
-bool HasOutput(const BackwardArgs& args);
-
-inline bool Cancelled(const Problem& p) {
-  return p.cancel != nullptr && p.cancel->cancelled();
-}
 
 }  // namespace attnd::cuda
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/cuda/baselines/baseline.h"
 #include "kernels/cuda/launch/descriptor.h"
 #include "kernels/cuda/launch/enqueue.h"
 #include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/launch/pack.h"
+#include "kernels/cuda/launch/wanted.h"
 #include "kernels/cuda/sm80/config.h"
 #include "kernels/cuda/sm80/kernels.h"
 #include "kernels/cuda/sm80/partials.h"
@@ -34,10 +34,6 @@ int64_t RecordBytes(const Problem& p) {
   return DecodeTiles(p).records() *
          RecordFloats(RoundedDim(p.head_dim, p.value_dim)) *
          static_cast<int64_t>(sizeof(float));
-}
-
-bool IsWanted(const ForwardArgs& args) {
-  return HasOutput(args) && !Cancelled(args.problem);
 }
 
 // The first problems of the group that one set of launches takes.

@@ -11,7 +11,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
-#include "kernels/cuda/forward.h"
+#include "kernels/cuda/launch/enqueue.h"
 
 namespace attnd::cuda {
 

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/baselines/baseline.h"
 #include "kernels/cuda/launch/descriptor.h"
 #include "kernels/cuda/launch/gradient.h"
 #include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/launch/pack.h"
+#include "kernels/cuda/launch/wanted.h"
 #include "kernels/cuda/rows/gradient_rows.h"
 #include "kernels/cuda/sm80/kernels.h"
 #include "kernels/cuda/sm90/backward/tensor_maps.h"
@@ -86,10 +86,6 @@ int64_t MostWords(const Problem& p, const Gpu& gpu) {
   const Kernel& kernel = KernelOf(p, gpu);
   return ScratchOf(p, MostDqDim(p, gpu)).total() +
          Lines(PlanWords(kernel, ColumnTiles(p, kernel).count()));
-}
-
-bool IsWanted(const BackwardArgs& args) {
-  return HasOutput(args) && !Cancelled(args.problem);
 }
 
 // The first problems of the group that one set of launches takes.

@@ -3,6 +3,7 @@
 #include "kernels/cuda/baselines/baseline.h"
 #include "kernels/cuda/baselines/flash_attention_1/launch.h"
 #include "kernels/cuda/device/status.h"
+#include "kernels/cuda/launch/wanted.h"
 
 namespace attnd::cuda {
 namespace {
@@ -33,7 +34,7 @@ absl::StatusOr<LaunchCounts> EnqueueFlashAttention1(
   absl::Status status = PlaceBaselineGroup(group, FlashAttention1ScratchBytes,
                                            workspace, placed, counts);
   for (size_t n = 0; n < group.size() && status.ok(); ++n) {
-    if (!HasOutput(group[n]) || Cancelled(group[n].problem)) continue;
+    if (!IsWanted(group[n])) continue;
     const FlashAttention1State state =
         Place(group[n], placed.problems[n], placed.scratch);
     status =

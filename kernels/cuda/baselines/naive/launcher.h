@@ -8,13 +8,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/attention.h"
-#include "kernels/cuda/baselines/baseline.h"
 #include "kernels/cuda/baselines/naive/cublas.h"
 #include "kernels/cuda/baselines/naive/product.h"
 #include "kernels/cuda/baselines/naive/steps.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/launch/descriptor.h"
 #include "kernels/cuda/launch/enqueue.h"
+#include "kernels/cuda/launch/wanted.h"
 
 namespace attnd::cuda {
 

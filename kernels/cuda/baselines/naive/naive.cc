@@ -7,6 +7,7 @@
 #include "kernels/cuda/baselines/naive/scratch.h"
 #include "kernels/cuda/baselines/naive/sequence_product.h"
 #include "kernels/cuda/baselines/naive/steps.h"
+#include "kernels/cuda/launch/wanted.h"
 
 namespace attnd::cuda {
 namespace {

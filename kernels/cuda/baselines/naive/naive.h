@@ -24,7 +24,7 @@
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/cuda/device/workspace.h"
-#include "kernels/cuda/forward.h"
+#include "kernels/cuda/launch/enqueue.h"
 
 namespace attnd::cuda {
 

@@ -10,6 +10,7 @@
 #include "kernels/cuda/baselines/naive/launcher.h"
 #include "kernels/cuda/baselines/naive/scratch.h"
 #include "kernels/cuda/baselines/naive/sequence_product.h"
+#include "kernels/cuda/launch/wanted.h"
 
 namespace attnd::cuda {
 namespace {
