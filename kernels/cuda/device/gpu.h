@@ -14,6 +14,9 @@ namespace attnd::cuda {
 
 // The least compute capability that kernels are built for, times ten.
 inline constexpr int kLeastCapability = 80;
+// That of Hopper: of the only GPUs that have the instructions of sm90's
+// kernels.
+inline constexpr int kHopperCapability = 90;
 
 // Indices of the GPUs that the kernels can run on, in order. NOT_FOUND, with
 // the runtime's words, when there is no driver or no GPU; may be empty when all
@@ -30,6 +33,8 @@ struct Gpu {
   int capability = 0;  // times ten: 90 is 9.0
   int multiprocessors = 0;
   int shared_bytes = 0;  // that a block of threads may have
+
+  constexpr bool is_hopper() const { return capability == kHopperCapability; }
 };
 // As kernels that every GPU has see it: those of its own kind do not take it.
 constexpr Gpu AsAnyGpu(Gpu gpu) {

@@ -11,6 +11,7 @@
 #include "kernels/cuda/launch/pack.h"
 #include "kernels/cuda/launch/wanted.h"
 #include "kernels/cuda/sm80/config.h"
+#include "kernels/cuda/sm80/decode_tiles.h"
 #include "kernels/cuda/sm80/kernels.h"
 #include "kernels/cuda/sm80/partials.h"
 #include "kernels/cuda/sm90/kernels.h"
@@ -19,6 +20,8 @@
 namespace attnd::cuda {
 namespace {
 
+using sm80::DecodeAhead;
+using sm80::DecodeTiles;
 using sm80::FindKernel;
 using sm80::Kind;
 using sm80::RecordFloats;
@@ -92,7 +95,7 @@ class Plan {
   }
   // Whether the problem can run in kernels for Hopper.
   bool AddHopper(const ForwardArgs& args, BlobOffset problem) {
-    if (gpu_.capability != sm90::kCapability) return false;
+    if (!gpu_.is_hopper()) return false;
     const Problem& p = args.problem;
     const auto kernels = sm90::FindForward(p);
     for (const Kernel* kernel : kernels) {
@@ -179,7 +182,7 @@ absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
 
 KernelInfo FusedKernel(const Problem& p, const Gpu& gpu) {
   const Kernel* kernel = nullptr;
-  if (gpu.capability == sm90::kCapability && !IsDecode(p.q_len)) {
+  if (gpu.is_hopper() && !IsDecode(p.q_len)) {
     const auto kernels = sm90::FindForward(p);
     if (!kernels.empty()) kernel = kernels.back();
   }

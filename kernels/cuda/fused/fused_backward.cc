@@ -34,8 +34,7 @@ const Kernel& AnyGpusKernel(const Problem& p, const Gpu& gpu) {
 // The kernel that a problem runs in, if its memory is aligned as Hopper's need
 // it; sm80's takes every problem.
 const Kernel& KernelOf(const Problem& p, const Gpu& gpu) {
-  const Kernel* hopper =
-      gpu.capability == sm90::kCapability ? sm90::FindBackward(p) : nullptr;
+  const Kernel* hopper = gpu.is_hopper() ? sm90::FindBackward(p) : nullptr;
   return hopper != nullptr ? *hopper : AnyGpusKernel(p, gpu);
 }
 
@@ -279,7 +278,7 @@ int64_t FusedBackwardScratchBytes(const Problem& p) {
   const double rows =
       static_cast<double>(p.batch) * static_cast<double>(PaddedRows(p.q_len));
   // No other GPU takes more; shared memory changes nothing here.
-  const Gpu gpu = {.capability = sm90::kCapability};
+  const Gpu gpu = {.capability = kHopperCapability};
   const int dim = MostDqDim(p, gpu);
   return Saturate(kWordBytes * rows *
                       (static_cast<double>(p.q_heads) * (dim + 4) +

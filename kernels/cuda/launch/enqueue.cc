@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/device/status.h"
-#include "kernels/cuda/sm90/kernels.h"
 
 namespace attnd::cuda {
 namespace {
@@ -26,9 +25,8 @@ absl::Status Start(const Kernel& kernel, unsigned blocks, void** arguments,
   config.dynamicSmemBytes = kernel.shared_bytes;
   config.stream = stream;
   config.attrs = &pairs;
-  config.numAttrs =
-      kernel.cluster == 2 ||
-      (kernel.paired && gpu.capability == sm90::kCapability && blocks % 2 == 0);
+  config.numAttrs = kernel.cluster == 2 ||
+                    (kernel.paired && gpu.is_hopper() && blocks % 2 == 0);
   return ToStatus(cudaLaunchKernelExC(&config, kernel.function, arguments),
                   kernel.name);
 }

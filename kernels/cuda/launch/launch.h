@@ -35,14 +35,10 @@ struct Tiles {
   int64_t records() const { return parts > 1 ? count() * tile_rows : 0; }
   int64_t counters() const { return parts > 1 ? heads * row_blocks : 0; }
 };
-Tiles DecodeTiles(const Problem& problem);
 Tiles RowTiles(const Problem& problem, const Kernel& kernel);
 // Of backward: blocks of columns of each segment, of each K/V head; they stand
 // in `row_blocks`.
 Tiles ColumnTiles(const Problem& problem, const Kernel& kernel);
-
-// What blocks that decode the problem may read ahead, if it is the only one.
-ReadAhead DecodeAhead(const Problem& problem, const Kernel& kernel);
 
 // What some kernels need of a problem beside itself.
 struct RunExtras {

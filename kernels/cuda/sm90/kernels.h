@@ -12,10 +12,6 @@
 
 namespace attnd::cuda::sm90 {
 
-// The compute capability, times ten, of the only GPUs that have these
-// instructions.
-inline constexpr int kCapability = 90;
-
 // A problem of more segments runs in sm80: each segment takes two tensor maps.
 inline constexpr size_t kMostSegments = 64;
 

@@ -12,7 +12,6 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/launch/kernel.h"
-#include "kernels/cuda/sm90/kernels.h"
 #include "kernels/cuda/sm90/tensor_maps.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/device_runner.h"
@@ -157,7 +156,7 @@ bool AllDecoded(const Problem& p) {
 ::testing::AssertionResult IsForHopper(const Problem& p) {
   const auto gpu = cuda::CurrentGpu();
   if (!gpu.ok()) return ::testing::AssertionFailure() << gpu.status();
-  if (gpu->capability != cuda::sm90::kCapability) {
+  if (!gpu->is_hopper()) {
     return ::testing::AssertionSuccess();
   }
   const std::string name = cuda::ForwardKernel(p, Algorithm::kAuto, *gpu).name;

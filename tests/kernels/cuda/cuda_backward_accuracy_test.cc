@@ -14,7 +14,6 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/device/gpu.h"
-#include "kernels/cuda/sm90/kernels.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/device_runner.h"
 #include "tests/kernels/random_problem.h"
@@ -224,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Random, CudaBackwardAccuracyTest,
 
 // What the tests above are worth; needs no GPU.
 TEST(CudaBackwardAccuracyPlanTest, CoversTheContract) {
-  constexpr cuda::Gpu kHopper = {.capability = cuda::sm90::kCapability,
+  constexpr cuda::Gpu kHopper = {.capability = cuda::kHopperCapability,
                                  .multiprocessors = 132};
   int any = 0, hopper = 0, taken = 0;
   for (const Family& family : Families()) {

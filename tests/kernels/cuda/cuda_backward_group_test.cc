@@ -13,7 +13,6 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/device/gpu.h"
-#include "kernels/cuda/sm90/kernels.h"
 #include "tests/kernels/cuda/device_runner.h"
 #include "tests/kernels/cuda/gradient_problem.h"
 
@@ -73,7 +72,7 @@ class CudaBackwardGroupTest : public DeviceTest {
   // what its tiles are.
   static int MainKernels() {
     const auto gpu = cuda::CurrentGpu();
-    return gpu.ok() && gpu->capability == cuda::sm90::kCapability ? 2 : 1;
+    return gpu.ok() && gpu->is_hopper() ? 2 : 1;
   }
 };
 

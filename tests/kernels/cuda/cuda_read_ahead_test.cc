@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/launch/launch.h"
+#include "kernels/cuda/sm80/decode_tiles.h"
 #include "kernels/cuda/sm80/kernels.h"
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/cuda/device_runner.h"
@@ -52,7 +52,7 @@ std::vector<Sight> Sights() {
 bool IsReadAhead(const Problem& p) {
   const cuda::Kernel& kernel = cuda::sm80::FindKernel(
       cuda::sm80::Kind::kDecode, p.dtype(), p.head_dim, p.value_dim);
-  return cuda::DecodeAhead(p, kernel).columns > 0;
+  return cuda::sm80::DecodeAhead(p, kernel).columns > 0;
 }
 
 class CudaReadAheadTest : public DeviceTest,

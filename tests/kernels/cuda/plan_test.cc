@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/launch/launch.h"
+#include "kernels/cuda/sm80/decode_tiles.h"
 
 namespace attnd::cuda {
 namespace {
@@ -84,7 +85,7 @@ struct Decoded {
     view.head_stride = 128;
     return view;
   }
-  ReadAhead Ahead() const { return DecodeAhead(problem, kernel); }
+  ReadAhead Ahead() const { return sm80::DecodeAhead(problem, kernel); }
 };
 
 TEST(DecodeAheadTest, SaysWhereABlockReads) {
@@ -154,9 +155,9 @@ class LaunchTest : public ::testing::Test {
 };
 
 TEST_F(LaunchTest, ReadsAheadForOneProblemAlone) {
-  Add(DecodeTiles(decoded.problem));
+  Add(sm80::DecodeTiles(decoded.problem));
   EXPECT_EQ(launch.ahead().columns, 100);
-  Add(DecodeTiles(decoded.problem));
+  Add(sm80::DecodeTiles(decoded.problem));
   EXPECT_EQ(launch.ahead().columns, 0);
 }
 
