@@ -2,7 +2,7 @@
 
 #include "kernels/cuda/baselines/naive/cublas.h"
 #include "kernels/cuda/baselines/naive/naive_backward.h"
-#include "kernels/cuda/fused/fused_backward.h"
+#include "kernels/cuda/fused/backward.h"
 
 namespace attnd::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include "kernels/cuda/baselines/flash_attention_1/flash_attention_1.h"
 #include "kernels/cuda/baselines/naive/cublas.h"
 #include "kernels/cuda/baselines/naive/naive.h"
-#include "kernels/cuda/fused/fused.h"
+#include "kernels/cuda/fused/forward.h"
 
 namespace attnd::cuda {
 

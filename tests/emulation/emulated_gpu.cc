@@ -4,8 +4,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/cuda/device/status.h"
-#include "kernels/cuda/fused/fused.h"
-#include "kernels/cuda/fused/fused_backward.h"
+#include "kernels/cuda/fused/backward.h"
+#include "kernels/cuda/fused/forward.h"
 #include "tests/emulation/runtime.h"
 #include "tests/kernels/cuda/fake_runtime.h"
 

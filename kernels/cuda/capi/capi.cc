@@ -15,8 +15,8 @@
 #include "kernels/cuda/capi/capi_problem.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/forward.h"
-#include "kernels/cuda/fused/fused.h"
-#include "kernels/cuda/fused/fused_backward.h"
+#include "kernels/cuda/fused/forward.h"
+#include "kernels/cuda/fused/backward.h"
 
 using attnd::Algorithm;
 using attnd::BackwardArgs;

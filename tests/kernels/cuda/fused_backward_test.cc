@@ -1,8 +1,6 @@
 // What backward of a group launches, and what memory it takes, on a runtime
 // that launches nothing.
 
-#include "kernels/cuda/fused/fused_backward.h"
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "kernels/cuda/fused/backward.h"
 #include "kernels/cuda/rows/gradient_rows.h"
 #include "kernels/cuda/sm80/kernels.h"
 #include "kernels/cuda/sm90/backward/tensor_maps.h"

@@ -1,5 +1,5 @@
-#ifndef ATTND_KERNELS_CUDA_FUSED_FUSED_H_
-#define ATTND_KERNELS_CUDA_FUSED_FUSED_H_
+#ifndef ATTND_KERNELS_CUDA_FUSED_FORWARD_H_
+#define ATTND_KERNELS_CUDA_FUSED_FORWARD_H_
 
 // The fused forward: which kernels a group runs in, and with which tiles.
 
@@ -33,4 +33,4 @@ int64_t FusedScratchBytes(const Problem& problem);
 
 }  // namespace attnd::cuda
 
-#endif  // ATTND_KERNELS_CUDA_FUSED_FUSED_H_
+#endif  // ATTND_KERNELS_CUDA_FUSED_FORWARD_H_

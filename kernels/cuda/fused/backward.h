@@ -1,5 +1,5 @@
-#ifndef ATTND_KERNELS_CUDA_FUSED_FUSED_BACKWARD_H_
-#define ATTND_KERNELS_CUDA_FUSED_FUSED_BACKWARD_H_
+#ifndef ATTND_KERNELS_CUDA_FUSED_BACKWARD_H_
+#define ATTND_KERNELS_CUDA_FUSED_BACKWARD_H_
 
 // The fused backward, in three launches: delta and LSE of every row; dK and dV
 // of every block of columns, which add their parts of dQ to sums in f32; and
@@ -37,4 +37,4 @@ int64_t FusedBackwardScratchBytes(const Problem& problem);
 
 }  // namespace attnd::cuda
 
-#endif  // ATTND_KERNELS_CUDA_FUSED_FUSED_BACKWARD_H_
+#endif  // ATTND_KERNELS_CUDA_FUSED_BACKWARD_H_
