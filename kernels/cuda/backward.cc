@@ -16,12 +16,12 @@ absl::Status NoKernel() {
 
 absl::StatusOr<LaunchCounts> EnqueueBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,
-    Workspace& workspace) {
+    const Gpu& gpu, Workspace& workspace) {
   switch (options.algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:
-      return EnqueueFusedBackward(
-          group, {.deterministic = options.deterministic}, workspace);
+      return EnqueueFusedBackward(group, gpu, workspace,
+                                  {.deterministic = options.deterministic});
     case Algorithm::kNaive:
       return EnqueueNaiveBackward(group, workspace,
                                   {.deterministic = options.deterministic});

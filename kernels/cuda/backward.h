@@ -20,7 +20,7 @@ namespace attnd::cuda {
 // depend on its own sequence alone, whatever else runs.
 absl::StatusOr<LaunchCounts> EnqueueBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,
-    Workspace& workspace);
+    const Gpu& gpu, Workspace& workspace);
 
 // OK, or UNIMPLEMENTED.
 absl::Status SupportsBackward(const Problem& problem, Algorithm algorithm);

@@ -25,7 +25,7 @@ class CudaBackend : public Backend {
   std::shared_ptr<HostMemory> host_memory() override { return host_memory_; }
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
-    return cuda::CudaStream::Create(device_.index);
+    return cuda::CudaStream::Create(device_.index, gpu_);
   }
 
   absl::Status Supports(Op op, const Problem& problem,

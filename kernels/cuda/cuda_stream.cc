@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/backward.h"
-#include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/status.h"
 #include "kernels/cuda/forward.h"
 
@@ -20,7 +19,8 @@ absl::Status Broken(absl::Status status) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device) {
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device,
+                                                               const Gpu& gpu) {
   cudaStream_t handle = nullptr;
   absl::Status status = UseDevice(device);
   if (status.ok()) {
@@ -28,15 +28,16 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device) {
                       "stream");
   }
   if (!status.ok()) return status;
-  std::unique_ptr<CudaStream> stream(new CudaStream(device, handle));
+  std::unique_ptr<CudaStream> stream(new CudaStream(device, gpu, handle));
   absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Create(handle);
   if (!staging.ok()) return staging.status();
   stream->staging_ = *std::move(staging);
   return stream;
 }
 
-CudaStream::CudaStream(int device, cudaStream_t stream)
+CudaStream::CudaStream(int device, const Gpu& gpu, cudaStream_t stream)
     : device_(device),
+      gpu_(gpu),
       stream_(stream),
       inputs_(stream),
       outputs_(stream),
@@ -78,14 +79,14 @@ absl::Status CudaStream::Forward(absl::Span<const ForwardArgs> group,
                                  const GroupOptions& options) {
   absl::Status status = Enter(&PhaseTimes::compute);
   if (!status.ok()) return status;
-  return EnqueueForward(group, options.algorithm, *workspace_).status();
+  return EnqueueForward(group, options.algorithm, gpu_, *workspace_).status();
 }
 
 absl::Status CudaStream::Backward(absl::Span<const BackwardArgs> group,
                                   const GroupOptions& options) {
   absl::Status status = Enter(&PhaseTimes::compute);
   if (!status.ok()) return status;
-  return EnqueueBackward(group, options, *workspace_).status();
+  return EnqueueBackward(group, options, gpu_, *workspace_).status();
 }
 
 absl::Status CudaStream::Download(const std::byte* from, HostSpan to) {

@@ -8,6 +8,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/device/arena.h"
+#include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/phase_clock.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/workspace.h"
@@ -23,8 +24,10 @@ namespace attnd::cuda {
 // broken.
 class CudaStream : public Stream {
  public:
+  // On the device of this index, which DescribeGpu found to be `gpu`.
   // RESOURCE_EXHAUSTED: no memory; INTERNAL: the device is broken.
-  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(int device);
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(int device,
+                                                            const Gpu& gpu);
   // Waits for all that was enqueued, or for the device to have given it up:
   // until then it may read and write what the stream owns.
   ~CudaStream() override;
@@ -55,11 +58,12 @@ class CudaStream : public Stream {
     const cudaStream_t stream_;
   };
 
-  CudaStream(int device, cudaStream_t stream);
+  CudaStream(int device, const Gpu& gpu, cudaStream_t stream);
   // What has been gathered for upload goes first, then `phase` begins.
   absl::Status Enter(PhaseClock::Phase phase);
 
   const int device_;
+  const Gpu gpu_;
   const Handle stream_;
   std::unique_ptr<Staging> staging_;
   DeviceArena inputs_, outputs_;        // each contiguous: see Staging::Copy

@@ -8,12 +8,12 @@
 namespace attnd::cuda {
 
 absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
-                                            Algorithm algorithm,
+                                            Algorithm algorithm, const Gpu& gpu,
                                             Workspace& workspace) {
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:
-      return EnqueueFused(group, workspace);
+      return EnqueueFused(group, gpu, workspace);
     case Algorithm::kNaive:
       return EnqueueNaive(group, workspace);
     case Algorithm::kFlashAttention1:

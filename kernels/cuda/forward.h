@@ -16,15 +16,15 @@
 
 namespace attnd::cuda {
 
-// Enqueues the group on the workspace's stream; nothing is waited for. The
-// problems are valid, share dtype and dims, and their tensors are in device
-// memory; the arrays that they point to (segments, lengths, starts) are in host
-// memory and may go when it returns. Host work is O(problems + their arrays).
-// kAuto and kFlashAttention2 run the fused kernels. Problems that have been
-// cancelled are left out. RESOURCE_EXHAUSTED: no memory now, nothing was
-// enqueued. INTERNAL: the device is broken.
+// Enqueues the group on the workspace's stream, which is one of `gpu`; nothing
+// is waited for. The problems are valid, share dtype and dims, and their
+// tensors are in device memory; the arrays that they point to (segments,
+// lengths, starts) are in host memory and may go when it returns. Host work is
+// O(problems + their arrays). kAuto and kFlashAttention2 run the fused kernels.
+// Problems that have been cancelled are left out. RESOURCE_EXHAUSTED: no memory
+// now, nothing was enqueued. INTERNAL: the device is broken.
 absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
-                                            Algorithm algorithm,
+                                            Algorithm algorithm, const Gpu& gpu,
                                             Workspace& workspace);
 
 // OK, or UNIMPLEMENTED.

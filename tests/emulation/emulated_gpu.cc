@@ -7,19 +7,10 @@
 #include "kernels/cuda/fused/backward.h"
 #include "kernels/cuda/fused/forward.h"
 #include "tests/emulation/runtime.h"
-#include "tests/kernels/cuda/fake_runtime.h"
 
 namespace attnd::emulation {
 
-EmulatedGpu::EmulatedGpu(const cuda::Gpu& gpu, uint64_t seed) {
-  testing::SetFakeAttribute(cudaDevAttrComputeCapabilityMajor,
-                            gpu.capability / 10);
-  testing::SetFakeAttribute(cudaDevAttrComputeCapabilityMinor,
-                            gpu.capability % 10);
-  testing::SetFakeAttribute(cudaDevAttrMultiProcessorCount,
-                            gpu.multiprocessors);
-  testing::SetFakeAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin,
-                            gpu.shared_bytes);
+EmulatedGpu::EmulatedGpu(const cuda::Gpu& gpu, uint64_t seed) : gpu_(gpu) {
   SeedLaunches(seed);
   cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
   workspace_ = std::make_unique<cuda::Workspace>(stream_);
@@ -37,7 +28,7 @@ absl::Status EmulatedGpu::Forward(absl::Span<const ForwardArgs> group) {
   }
   absl::Status status = Poison(bytes);
   if (!status.ok()) return status;
-  return Wait(cuda::EnqueueFused(group, *workspace_).status());
+  return Wait(cuda::EnqueueFused(group, gpu_, *workspace_).status());
 }
 
 absl::Status EmulatedGpu::Backward(absl::Span<const BackwardArgs> group,
@@ -48,8 +39,8 @@ absl::Status EmulatedGpu::Backward(absl::Span<const BackwardArgs> group,
   }
   absl::Status status = Poison(bytes);
   if (!status.ok()) return status;
-  return Wait(cuda::EnqueueFusedBackward(
-                  group, {.deterministic = deterministic}, *workspace_)
+  return Wait(cuda::EnqueueFusedBackward(group, gpu_, *workspace_,
+                                         {.deterministic = deterministic})
                   .status());
 }
 

@@ -48,6 +48,7 @@ class EmulatedGpu {
   absl::Status Poison(int64_t scratch_bytes);
   absl::Status Wait(const absl::Status& enqueued);
 
+  const cuda::Gpu gpu_;
   cudaStream_t stream_ = nullptr;
   std::unique_ptr<cuda::Workspace> workspace_;
 };

@@ -13,16 +13,18 @@
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/baselines/naive/naive_backward.h"
 #include "kernels/cuda/capi/capi_problem.h"
+#include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/forward.h"
-#include "kernels/cuda/fused/forward.h"
 #include "kernels/cuda/fused/backward.h"
+#include "kernels/cuda/fused/forward.h"
 
 using attnd::Algorithm;
 using attnd::BackwardArgs;
 using attnd::DType;
 using attnd::ForwardArgs;
 using attnd::KvSegment;
+using attnd::cuda::Gpu;
 using attnd::cuda::LaunchCounts;
 
 struct AttndPlan {
@@ -84,20 +86,21 @@ absl::Status Supports(const BackwardArgs& args, int32_t algorithm) {
 
 // Some of the plan's problems, in one call.
 absl::StatusOr<LaunchCounts> Run(absl::Span<const ForwardArgs> group,
-                                 AttndPlan& plan) {
+                                 const Gpu& gpu, AttndPlan& plan) {
   if (plan.algorithm == ATTND_ANY_GPU) {
-    return attnd::cuda::EnqueueFused(group, plan.workspace, {.any_gpu = true});
+    return attnd::cuda::EnqueueFused(group, gpu, plan.workspace,
+                                     {.any_gpu = true});
   }
-  return attnd::cuda::EnqueueForward(group, Named(plan.algorithm),
+  return attnd::cuda::EnqueueForward(group, Named(plan.algorithm), gpu,
                                      plan.workspace);
 }
 
 absl::StatusOr<LaunchCounts> Run(absl::Span<const BackwardArgs> group,
-                                 AttndPlan& plan) {
+                                 const Gpu& gpu, AttndPlan& plan) {
   if (plan.algorithm == ATTND_ANY_GPU) {
     return attnd::cuda::EnqueueFusedBackward(
-        group, {.deterministic = plan.deterministic, .any_gpu = true},
-        plan.workspace);
+        group, gpu, plan.workspace,
+        {.deterministic = plan.deterministic, .any_gpu = true});
   }
   if (plan.algorithm == ATTND_NAIVE_AUTOGRAD) {
     return attnd::cuda::EnqueueNaiveBackward(
@@ -108,7 +111,7 @@ absl::StatusOr<LaunchCounts> Run(absl::Span<const BackwardArgs> group,
   return attnd::cuda::EnqueueBackward(
       group,
       {.algorithm = Named(plan.algorithm), .deterministic = plan.deterministic},
-      plan.workspace);
+      gpu, plan.workspace);
 }
 
 template <class From, class Args>
@@ -155,10 +158,10 @@ int Create(const From* problems, int32_t count, int32_t algorithm, void* stream,
 
 // Enqueues the plan's problems in calls of `size`.
 template <class Args>
-absl::Status RunAll(absl::Span<const Args> group, size_t size, AttndPlan& plan,
-                    AttndEnqueued& sum) {
+absl::Status RunAll(absl::Span<const Args> group, size_t size, const Gpu& gpu,
+                    AttndPlan& plan, AttndEnqueued& sum) {
   for (size_t first = 0; first < group.size(); first += size) {
-    const auto counts = Run(group.subspan(first, size), plan);
+    const auto counts = Run(group.subspan(first, size), gpu, plan);
     if (!counts.ok()) return counts.status();
     sum.kernels += counts->kernels;
     sum.copies += counts->copies;
@@ -169,9 +172,13 @@ absl::Status RunAll(absl::Span<const Args> group, size_t size, AttndPlan& plan,
 int Enqueue(AttndPlan& plan, size_t size, AttndEnqueued* enqueued) {
   AttndEnqueued sum = {};
   const auto start = std::chrono::steady_clock::now();
-  absl::Status status = RunAll<ForwardArgs>(plan.forward, size, plan, sum);
+  // That of the plan's stream, as capi.h asks.
+  const absl::StatusOr<Gpu> gpu = attnd::cuda::CurrentGpu();
+  if (!gpu.ok()) return Report(gpu.status());
+  absl::Status status =
+      RunAll<ForwardArgs>(plan.forward, size, *gpu, plan, sum);
   if (status.ok()) {
-    status = RunAll<BackwardArgs>(plan.backward, size, plan, sum);
+    status = RunAll<BackwardArgs>(plan.backward, size, *gpu, plan, sum);
   }
   if (!status.ok()) return Report(status);
   sum.host_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(

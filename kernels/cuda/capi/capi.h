@@ -101,9 +101,10 @@ ATTND_API int attnd_backward_plan_create(const AttndBackwardProblem* problems,
                                          AttndPlan** plan);
 
 // Enqueues the group in one call, or its problems one by one in as many calls;
-// nothing is waited for. `enqueued` may be NULL. May be captured into a graph
-// once the plan has run and attnd_plan_recycle has been called; a plan that was
-// captured must not be enqueued or recycled again, as the graph copies from it.
+// nothing is waited for. The stream's device must be the calling thread's.
+// `enqueued` may be NULL. May be captured into a graph once the plan has run
+// and attnd_plan_recycle has been called; a plan that was captured must not be
+// enqueued or recycled again, as the graph copies from it.
 ATTND_API int attnd_plan_enqueue(AttndPlan* plan, AttndEnqueued* enqueued);
 ATTND_API int attnd_plan_enqueue_each(AttndPlan* plan, AttndEnqueued* enqueued);
 

@@ -42,7 +42,8 @@ constexpr Gpu AsAnyGpu(Gpu gpu) {
   return gpu;
 }
 absl::StatusOr<Gpu> DescribeGpu(int index);
-// The device that the calling thread talks to.
+// The same of the device that the calling thread talks to: for callers who are
+// not told which it is.
 absl::StatusOr<Gpu> CurrentGpu();
 
 // What the calling thread does from now on concerns this device.

@@ -223,11 +223,9 @@ class BackwardChunk {
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueFusedBackward(
-    absl::Span<const BackwardArgs> group, const FusedBackwardOptions& options,
-    Workspace& workspace) {
-  absl::StatusOr<Gpu> gpu = CurrentGpu();
-  if (!gpu.ok()) return gpu.status();
-  const Gpu kernels_for = options.any_gpu ? AsAnyGpu(*gpu) : *gpu;
+    absl::Span<const BackwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const FusedBackwardOptions& options) {
+  const Gpu kernels_for = options.any_gpu ? AsAnyGpu(gpu) : gpu;
   std::vector<ChosenProblem> chosen;
   chosen.reserve(group.size());
   for (const BackwardArgs& args : group) chosen.emplace_back(args, kernels_for);
@@ -238,7 +236,7 @@ absl::StatusOr<LaunchCounts> EnqueueFusedBackward(
   absl::Status status = ForEachBackwardChunk(
       chosen, [&](absl::Span<const ChosenProblem> problems) {
         const BackwardChunk chunk(problems, options.deterministic, kernels_for);
-        return EnqueueChunk(chunk.chunk(), *gpu, workspace, counts);
+        return EnqueueChunk(chunk.chunk(), gpu, workspace, counts);
       });
   if (!status.ok()) return status;
   return counts;

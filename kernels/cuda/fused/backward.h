@@ -25,8 +25,8 @@ struct FusedBackwardOptions {
 
 // As EnqueueBackward, for every valid problem.
 absl::StatusOr<LaunchCounts> EnqueueFusedBackward(
-    absl::Span<const BackwardArgs> group, const FusedBackwardOptions& options,
-    Workspace& workspace);
+    absl::Span<const BackwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const FusedBackwardOptions& options = {});
 
 // The kernel that the problem's work runs in, on such a device.
 KernelInfo FusedBackwardKernel(const Problem& problem, const Gpu& gpu);

@@ -117,16 +117,14 @@ class ForwardChunk {
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
-                                          Workspace& workspace,
+                                          const Gpu& gpu, Workspace& workspace,
                                           const FusedOptions& options) {
-  absl::StatusOr<Gpu> gpu = CurrentGpu();
-  if (!gpu.ok()) return gpu.status();
-  const Gpu kernels_for = options.any_gpu ? AsAnyGpu(*gpu) : *gpu;
+  const Gpu kernels_for = options.any_gpu ? AsAnyGpu(gpu) : gpu;
   LaunchCounts counts;
   absl::Status status = ForEachChunk(
       group, [](const ForwardArgs& args) { return RecordBytes(args.problem); },
       [&](absl::Span<const ForwardArgs> problems) {
-        return EnqueueChunk(ForwardChunk(problems, kernels_for).chunk(), *gpu,
+        return EnqueueChunk(ForwardChunk(problems, kernels_for).chunk(), gpu,
                             workspace, counts);
       });
   if (!status.ok()) return status;

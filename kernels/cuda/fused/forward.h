@@ -22,7 +22,7 @@ struct FusedOptions {
 // As EnqueueForward, for every valid problem. sm90's kernels run what they can
 // take, if the device is a Hopper, and sm80's the rest.
 absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
-                                          Workspace& workspace,
+                                          const Gpu& gpu, Workspace& workspace,
                                           const FusedOptions& options = {});
 
 // The kernel that most of the problem's work runs in, on such a device, if its

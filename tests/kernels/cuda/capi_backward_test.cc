@@ -266,8 +266,8 @@ class CapiBackwardDeviceTest : public DeviceTest {
   std::vector<Bytes> Expected() {
     std::vector<BackwardArgs> group;
     for (const auto& p : problems_) group.push_back(p->backward());
-    const auto counts = cuda::EnqueueBackward(group, {.deterministic = true},
-                                              device().workspace());
+    const auto counts = cuda::EnqueueBackward(
+        group, {.deterministic = true}, device().gpu(), device().workspace());
     EXPECT_TRUE(counts.ok()) << counts.status();
     return TakeGradients();
   }

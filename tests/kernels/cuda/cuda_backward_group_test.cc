@@ -62,7 +62,8 @@ class CudaBackwardGroupTest : public DeviceTest {
                                    const GroupOptions& options = {}) {
     auto counts = device.BackwardEach(
         {std::move(group)}, [&](Group on_device, Workspace& workspace) {
-          return cuda::EnqueueBackward(on_device, options, workspace);
+          return cuda::EnqueueBackward(on_device, options, device.gpu(),
+                                       workspace);
         });
     if (!counts.ok()) return counts.status();
     return counts->front();
@@ -70,10 +71,7 @@ class CudaBackwardGroupTest : public DeviceTest {
 
   // Between the first kernel and the last: Hopper's has one before it that says
   // what its tiles are.
-  static int MainKernels() {
-    const auto gpu = cuda::CurrentGpu();
-    return gpu.ok() && gpu->is_hopper() ? 2 : 1;
-  }
+  int MainKernels() { return device().gpu().is_hopper() ? 2 : 1; }
 };
 
 TEST_F(CudaBackwardGroupTest, UnlikeProblemsTakeFewKernelsAndOneCopyAtMost) {
@@ -159,7 +157,7 @@ TEST_F(CudaBackwardGroupTest, ManyLongProblemsTakeBoundedMemory) {
   const auto counts = device().BackwardEach(
       {group}, [&](Group on_device, Workspace& workspace) {
         auto enqueued = cuda::EnqueueBackward(
-            on_device, {.deterministic = true}, workspace);
+            on_device, {.deterministic = true}, device().gpu(), workspace);
         held = workspace.device_bytes();
         return enqueued;
       });
@@ -211,13 +209,14 @@ TEST_F(CudaBackwardGroupTest, CanBeCapturedOnceWarm) {
     cudaGraphExec_t replay = nullptr;
     const auto enqueue =
         [&](Group group, Workspace& workspace) -> absl::StatusOr<LaunchCounts> {
-      auto counts = cuda::EnqueueBackward(group, options, workspace);
+      auto counts =
+          cuda::EnqueueBackward(group, options, device().gpu(), workspace);
       if (!counts.ok()) return counts;
       const cudaStream_t stream = workspace.stream();
       EXPECT_EQ(
           cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
           cudaSuccess);
-      counts = cuda::EnqueueBackward(group, options, workspace);
+      counts = cuda::EnqueueBackward(group, options, device().gpu(), workspace);
       cudaGraph_t graph = nullptr;
       EXPECT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
       EXPECT_EQ(cudaGraphInstantiate(&replay, graph, 0), cudaSuccess);

@@ -145,8 +145,9 @@ TEST_P(CudaBackwardInvarianceTest, GroupsInARowDoNotDisturbEachOther) {
   }
   const auto counts = device().BackwardEach(
       groups,
-      [](absl::Span<const BackwardArgs> group, cuda::Workspace& workspace) {
-        return cuda::EnqueueBackward(group, kDeterministic, workspace);
+      [&](absl::Span<const BackwardArgs> group, cuda::Workspace& workspace) {
+        return cuda::EnqueueBackward(group, kDeterministic, device().gpu(),
+                                     workspace);
       });
   ASSERT_TRUE(counts.ok()) << counts.status();
   for (size_t i = 0; i < problems.size(); ++i) {

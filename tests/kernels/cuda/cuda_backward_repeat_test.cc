@@ -139,20 +139,25 @@ class Load {
   static constexpr int kLaunches = 100, kEnded = -1;
 
   static absl::StatusOr<cuda::LaunchCounts> Enqueue(
-      absl::Span<const BackwardArgs> group, cuda::Workspace& workspace) {
+      absl::Span<const BackwardArgs> group, const cuda::Gpu& gpu,
+      cuda::Workspace& workspace) {
     for (int i = 1; i < kLaunches; ++i) {
       const auto counts = cuda::EnqueueBackward(
-          group, {.deterministic = i % 2 == 1}, workspace);
+          group, {.deterministic = i % 2 == 1}, gpu, workspace);
       if (!counts.ok()) return counts;
     }
-    return cuda::EnqueueBackward(group, {}, workspace);
+    return cuda::EnqueueBackward(group, {}, gpu, workspace);
   }
 
   void Run() {
     const auto device = DeviceRunner::Create();
     ASSERT_TRUE(device.ok()) << device.status();
     while (!stop_) {
-      const auto counts = (*device)->BackwardEach({{problem_.args}}, &Enqueue);
+      const auto counts = (*device)->BackwardEach(
+          {{problem_.args}}, [&](absl::Span<const BackwardArgs> group,
+                                 cuda::Workspace& workspace) {
+            return Enqueue(group, (*device)->gpu(), workspace);
+          });
       ASSERT_TRUE(counts.ok()) << counts.status();
       ++rounds_;
       rounds_.notify_all();

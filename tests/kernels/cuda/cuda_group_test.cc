@@ -211,8 +211,8 @@ TEST_F(CudaGroupTest, ThousandsOfDecodesTakeBoundedMemory) {
         for (int64_t i = 0; i < kProblems; ++i) {
           decodes.push_back(OnlyRow(on_device[i % kSources], i / kSources));
         }
-        auto enqueued =
-            cuda::EnqueueForward(decodes, Algorithm::kAuto, workspace);
+        auto enqueued = cuda::EnqueueForward(decodes, Algorithm::kAuto,
+                                             device().gpu(), workspace);
         held = workspace.device_bytes();
         return enqueued;
       });

@@ -70,7 +70,7 @@ class CudaStreamTest : public ::testing::Test {
   }
 
   std::unique_ptr<CudaStream> NewStream() {
-    auto stream = CudaStream::Create(device_);
+    auto stream = CudaStream::Create(device_, DescribeGpu(device_).value());
     EXPECT_TRUE(stream.ok()) << stream.status();
     return *std::move(stream);
   }

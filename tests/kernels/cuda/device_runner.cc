@@ -54,15 +54,19 @@ absl::Status PoisonBackwardScratch(absl::Span<const BackwardArgs> group,
 absl::StatusOr<std::unique_ptr<DeviceRunner>> DeviceRunner::Create() {
   absl::Status status = ToStatus(cudaSetDevice(0), "choosing the GPU");
   if (!status.ok()) return status;
+  const absl::StatusOr<cuda::Gpu> gpu = cuda::DescribeGpu(0);
+  if (!gpu.ok()) return gpu.status();
   cudaStream_t stream = nullptr;
   status = ToStatus(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
                     "creating a stream");
   if (!status.ok()) return status;
-  return std::unique_ptr<DeviceRunner>(new DeviceRunner(stream));
+  return std::unique_ptr<DeviceRunner>(new DeviceRunner(*gpu, stream));
 }
 
-DeviceRunner::DeviceRunner(cudaStream_t stream)
-    : stream_(stream), workspace_(std::make_unique<cuda::Workspace>(stream)) {}
+DeviceRunner::DeviceRunner(const cuda::Gpu& gpu, cudaStream_t stream)
+    : gpu_(gpu),
+      stream_(stream),
+      workspace_(std::make_unique<cuda::Workspace>(stream)) {}
 
 DeviceRunner::~DeviceRunner() {
   EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
@@ -102,13 +106,14 @@ absl::StatusOr<std::vector<LaunchCounts>> DeviceRunner::ForwardEach(
     const Groups& groups, Algorithm algorithm) {
   return ForwardEach(
       groups,
-      [algorithm](absl::Span<const ForwardArgs> group,
-                  cuda::Workspace& workspace) -> absl::StatusOr<LaunchCounts> {
+      [this, algorithm](
+          absl::Span<const ForwardArgs> group,
+          cuda::Workspace& workspace) -> absl::StatusOr<LaunchCounts> {
         if (algorithm == Algorithm::kNaive) {
           absl::Status status = PoisonNaiveScratch(group, workspace);
           if (!status.ok()) return status;
         }
-        return cuda::EnqueueForward(group, algorithm, workspace);
+        return cuda::EnqueueForward(group, algorithm, gpu_, workspace);
       });
 }
 
@@ -121,12 +126,13 @@ absl::StatusOr<LaunchCounts> DeviceRunner::Backward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options) {
   auto counts = BackwardEach(
       {{group.begin(), group.end()}},
-      [&options](absl::Span<const BackwardArgs> on_device,
-                 cuda::Workspace& workspace) -> absl::StatusOr<LaunchCounts> {
+      [this, &options](
+          absl::Span<const BackwardArgs> on_device,
+          cuda::Workspace& workspace) -> absl::StatusOr<LaunchCounts> {
         absl::Status status =
             PoisonBackwardScratch(on_device, options.algorithm, workspace);
         if (!status.ok()) return status;
-        return cuda::EnqueueBackward(on_device, options, workspace);
+        return cuda::EnqueueBackward(on_device, options, gpu_, workspace);
       });
   if (!counts.ok()) return counts.status();
   return counts->front();

@@ -17,6 +17,7 @@
 #include "kernels/attention.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/backward.h"
+#include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/forward.h"
 
@@ -74,16 +75,18 @@ class DeviceRunner {
       const std::function<absl::StatusOr<cuda::LaunchCounts>(
           absl::Span<const BackwardArgs>, cuda::Workspace&)>& enqueue);
 
+  const cuda::Gpu& gpu() const { return gpu_; }
   cuda::Workspace& workspace() { return *workspace_; }
 
  private:
-  explicit DeviceRunner(cudaStream_t stream);
+  DeviceRunner(const cuda::Gpu& gpu, cudaStream_t stream);
   absl::Status Reserve(int64_t bytes);
   absl::Status Wait();
   template <class Args, class Function>
   absl::StatusOr<std::vector<cuda::LaunchCounts>> RunEach(
       const std::vector<std::vector<Args>>& groups, const Function& enqueue);
 
+  const cuda::Gpu gpu_;
   cudaStream_t stream_;
   std::unique_ptr<cuda::Workspace> workspace_;
   std::byte* memory_ = nullptr;  // tensors

@@ -29,8 +29,6 @@ struct Fake {
   int64_t device_limit = int64_t{1} << 30;
   int64_t pinned_limit = int64_t{1} << 30;
   std::map<void*, int64_t> device, pinned;
-  std::map<cudaDeviceAttr, int> attributes = {
-      {cudaDevAttrComputeCapabilityMajor, 9}};
   cudaError_t fault = cudaSuccess;  // sticks
 };
 
@@ -96,10 +94,6 @@ void SetFakeDeviceMemory(int64_t bytes) {
 void SetFakePinnedMemory(int64_t bytes) {
   Call call;
   call.fake.pinned_limit = bytes;
-}
-void SetFakeAttribute(cudaDeviceAttr attribute, int value) {
-  Call call;
-  call.fake.attributes[attribute] = value;
 }
 void BreakFakeDevice(cudaStream_t stream, cudaError_t error) {
   EnqueueFake(stream, [error] { TheFake().fault = error; });
@@ -260,9 +254,7 @@ cudaError_t cudaGetDevice(int* index) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  Call call;
-  const auto found = call.fake.attributes.find(attribute);
-  *value = found == call.fake.attributes.end() ? 0 : found->second;
+  *value = attribute == cudaDevAttrComputeCapabilityMajor ? 9 : 0;  // a Hopper
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {

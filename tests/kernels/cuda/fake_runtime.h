@@ -28,10 +28,6 @@ FakeCudaUse FakeCuda();
 void SetFakeDeviceMemory(int64_t bytes);
 void SetFakePinnedMemory(int64_t bytes);
 
-// What cudaDeviceGetAttribute says, where it is not 0; to begin with, that the
-// device is a Hopper.
-void SetFakeAttribute(cudaDeviceAttr attribute, int value);
-
 // From when the stream comes to what is enqueued next, every call fails with
 // `error`, as after a fault of the device. cudaSuccess: all is well again.
 void BreakFakeDevice(cudaStream_t stream, cudaError_t error);

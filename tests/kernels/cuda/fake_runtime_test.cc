@@ -38,12 +38,13 @@ absl::StatusOr<LaunchCounts> EnqueueNext(Workspace& workspace) {
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs>,
-                                            Algorithm, Workspace& workspace) {
+                                            Algorithm, const Gpu&,
+                                            Workspace& workspace) {
   return EnqueueNext(workspace);
 }
 
 absl::StatusOr<LaunchCounts> EnqueueBackward(absl::Span<const BackwardArgs>,
-                                             const GroupOptions&,
+                                             const GroupOptions&, const Gpu&,
                                              Workspace& workspace) {
   return EnqueueNext(workspace);
 }
@@ -60,7 +61,7 @@ class FakeRuntimeTest : public ::testing::Test {
   void SetUp() override {
     next_kernel = Kernel::kScratch;
     next_scratch = kMiB;
-    stream_ = CudaStream::Create(0).value();
+    stream_ = CudaStream::Create(0, Gpu()).value();
   }
   void TearDown() override {
     testing::RepairFakeDevice();
@@ -159,7 +160,7 @@ TEST_F(FakeRuntimeTest, NoDeviceMemoryIsNoFault) {
 TEST_F(FakeRuntimeTest, NoPinnedMemoryIsNoStream) {
   testing::SetFakePinnedMemory(FakeCuda().pinned_bytes + kMiB);
   const FakeCudaUse before = FakeCuda();
-  EXPECT_EQ(CudaStream::Create(0).status().code(),
+  EXPECT_EQ(CudaStream::Create(0, Gpu()).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(FakeCuda().streams, before.streams);
   PinnedMemory memory(0, 0);

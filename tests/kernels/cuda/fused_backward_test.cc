@@ -72,6 +72,7 @@ std::optional<sm90::TensorMaps> sm90::MakeBackwardMaps(
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
+constexpr Gpu kHopper = {.capability = kHopperCapability};
 
 // A problem whose tensors are nowhere: nobody reads them.
 struct Backward {
@@ -123,7 +124,7 @@ class FusedBackwardTest : public ::testing::Test {
   absl::StatusOr<LaunchCounts> Enqueue(
       std::vector<BackwardArgs> group,
       const FusedBackwardOptions& options = {}) {
-    return EnqueueFusedBackward(group, options, *workspace_);
+    return EnqueueFusedBackward(group, kHopper, *workspace_, options);
   }
 
   cudaStream_t stream_ = nullptr;
@@ -244,8 +245,8 @@ TEST_F(FusedBackwardTest, TakesNoMoreMemoryThanItSays) {
                                  {128, 300}}) {
         const Backward backward(q_len, kv_len, q_heads, dim);
         Workspace fresh(stream_);
-        ASSERT_TRUE(EnqueueFusedBackward({&backward.args, 1},
-                                         {.deterministic = true}, fresh)
+        ASSERT_TRUE(EnqueueFusedBackward({&backward.args, 1}, kHopper, fresh,
+                                         {.deterministic = true})
                         .ok());
         const int64_t says = FusedBackwardScratchBytes(backward.args.problem);
         EXPECT_LE(fresh.device_bytes(),
