@@ -14,8 +14,7 @@ namespace attnd::cuda {
 
 // The least compute capability that kernels are built for, times ten.
 inline constexpr int kLeastCapability = 80;
-// That of Hopper: of the only GPUs that have the instructions of sm90's
-// kernels.
+// That of Hopper, the only GPUs that have the instructions of sm90's kernels.
 inline constexpr int kHopperCapability = 90;
 
 // Indices of the GPUs that the kernels can run on, in order. NOT_FOUND, with
@@ -36,7 +35,7 @@ struct Gpu {
 
   constexpr bool is_hopper() const { return capability == kHopperCapability; }
 };
-// As kernels that every GPU has see it: those of its own kind do not take it.
+// The same GPU reported as 8.0, so that only sm80's kernels are chosen.
 constexpr Gpu AsAnyGpu(Gpu gpu) {
   gpu.capability = kLeastCapability;
   return gpu;

@@ -43,9 +43,9 @@ int MostDqDim(const Choice& choice) {
   return std::max(DqDim(*choice.kernel), DqDim(*choice.any_gpus));
 }
 
-// Words of scratch that a problem takes: LSE in both units and delta of every
-// row (3 * rows), the sums of dQ, the counters of turns, what tells when turns
-// end, and whether LSE is huge.
+// Words of scratch per problem, as gradient.h lays them out: LSE in both units
+// and delta (`rows` of each), sums of dQ, turn counters, turn limits, huge-LSE
+// flags.
 struct ScratchWords {
   int64_t rows, sums, turns, turns_until, huge;
   int64_t total() const {

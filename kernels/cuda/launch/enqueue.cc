@@ -12,8 +12,8 @@
 namespace attnd::cuda {
 namespace {
 
-// Starts a kernel's blocks, where Hopper can do so in pairs, which are as near
-// each other as the multiprocessors of a cluster; some kernels need them.
+// Starts a kernel's blocks: in clusters of two if the kernel needs them, and on
+// a Hopper also if it merely gains by having blocks near each other.
 absl::Status Start(const Kernel& kernel, unsigned blocks, void** arguments,
                    const Gpu& gpu, cudaStream_t stream) {
   cudaLaunchAttribute pairs{};

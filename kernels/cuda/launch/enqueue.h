@@ -1,7 +1,7 @@
 #ifndef ATTND_KERNELS_CUDA_LAUNCH_ENQUEUE_H_
 #define ATTND_KERNELS_CUDA_LAUNCH_ENQUEUE_H_
 
-// From launches that are planned to kernels on a stream.
+// From launches to kernels on a CUDA stream.
 
 #include <cstddef>
 #include <vector>
@@ -15,24 +15,25 @@
 
 namespace attnd::cuda {
 
-// What a call enqueued.
+// How much a call enqueued.
 struct LaunchCounts {
   int kernels = 0;
-  int copies = 0;  // host to device
+  int copies = 0;  // from host to device
 };
 
-// Loads the launches' kernels, if they are not, and allows them the shared
-// memory they take.
+// Loads the launches' kernels, if they are not loaded, and allows them the
+// shared memory that they take. For the calling thread's device.
 absl::Status Prepare(absl::Span<const Launch> launches);
 
-// Puts a group's descriptors where its kernels find them: into `params`, or
-// into device memory, which is a copy. RESOURCE_EXHAUSTED when there is none.
+// Puts a group's descriptors where its kernels find them: into `params` if they
+// are few, else into device memory, which takes a copy. RESOURCE_EXHAUSTED when
+// there is no memory for them.
 absl::Status PlaceBlock(const std::vector<std::byte>& block,
                         Workspace& workspace, LaunchParams& params,
                         LaunchCounts& counts);
 
-// Enqueues the launches in order. `params` has the block and what kernels write
-// to beside their outputs.
+// Enqueues the launches in order. `params` has what they share: the block of
+// descriptors, scratch and counters. INTERNAL: the device is broken.
 absl::Status Enqueue(absl::Span<const Launch> launches,
                      const LaunchParams& params, const Gpu& gpu,
                      cudaStream_t stream, LaunchCounts& counts);

@@ -7,22 +7,22 @@
 namespace attnd::cuda {
 namespace {
 
-// Of K and V, that stay in the L2 cache while all blocks read them: of an
-// H200's 50 MiB each half of the multiprocessors sees 25.
+// Bytes of K and V that stay in the L2 cache while all blocks read them. An
+// H200 has 50 MiB, of which each half of the multiprocessors sees 25.
 constexpr int64_t kCachedBytes = int64_t{16} << 20;
 // Tiles that are handed out longest first: two for each multiprocessor.
 constexpr int64_t kSectionTiles = 264;
-// Row blocks of a head that is short.
+// A head of at most this many row blocks is short.
 constexpr int64_t kShortBlocks = 8;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Sets how many q heads take turns, block by block: a section. Those of one K/V
-// head, so that its K and V are read by all blocks at once; of more where a
-// mask makes tiles unlike, so that the last ones of a launch are not a few long
-// ones. But where heads are short, and the cache holds fewer of them than give
-// each multiprocessor a tile, reading K and V at once counts for more: they
-// follow one another.
+// Sets the section: the q heads that are interleaved block by block. They are
+// those of one K/V head, so that all blocks read its K and V at the same time.
+// Where a mask makes tiles unlike they are those of several K/V heads, so that
+// a launch does not end with a few long tiles. But where heads are short, and
+// the cache holds fewer of them than give each multiprocessor a tile, reading K
+// and V at the same time counts for more: heads then follow one another.
 void SetOrder(const Problem& p, Tiles& tiles) {
   tiles.heads_together = p.group();
   const bool alike = !p.mask.causal && p.mask.left < 0 && p.mask.right < 0;
@@ -60,7 +60,8 @@ Tiles ColumnTiles(const Problem& p, const Kernel& kernel) {
   for (const KvSegment& s : p.kv) {
     tiles.row_blocks += CeilDiv(s.len, kernel.cols);
   }
-  tiles.columns = p.q_len * p.group();  // what takes its time
+  // What a tile's time grows with: it reads these rows, not columns.
+  tiles.columns = p.q_len * p.group();
   return tiles;
 }
 
@@ -83,9 +84,10 @@ void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
   entries_.push_back({run, tiles});
 }
 
-// The longest first, so that the end is not one of them alone.
+// The longest come first, so that a launch does not end with one of them alone.
 void Launch::Place(Blob& blob) {
-  std::vector<std::pair<int64_t, size_t>> order;  // entries are large to move
+  std::vector<std::pair<int64_t, size_t>>
+      order;  // entries are too large to move
   order.reserve(entries_.size());
   for (size_t i = 0; i < entries_.size(); ++i) {
     order.push_back({-entries_[i].tiles.columns, i});

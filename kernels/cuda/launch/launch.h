@@ -1,7 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_LAUNCH_LAUNCH_H_
 #define ATTND_KERNELS_CUDA_LAUNCH_LAUNCH_H_
 
-// What a group is cut into: for each kernel, the tiles of each problem.
+// A launch: one kernel, with the tiles of each problem of a group that runs in
+// it.
 
 #include <cstdint>
 #include <vector>
@@ -13,69 +14,80 @@
 
 namespace attnd::cuda {
 
-// Whether a problem has sequences to be decoded, and others; where it has
-// padding beyond what decoding covers, there are others.
+// Which kinds of sequences a problem has: those of so few queries that they are
+// decoded (IsDecode), and others. A problem padded to more queries than
+// decoding covers has others, whatever its sequences' own lengths.
 struct Kinds {
   bool decode = false, prefill = false;
 };
 Kinds KindsOf(const Problem& problem);
 
-// The tiles of a problem in one launch.
+// The tiles of a problem in one launch. A head's rows are cut into row blocks,
+// and each row block into parts along the columns: each part is a tile.
 struct Tiles {
-  int64_t heads = 0;  // that have row blocks of their own, over the whole batch
-  int64_t row_blocks = 0;  // of each
-  int64_t parts = 1;       // of each, along the columns
-  int64_t columns = 0;     // that one looks at
-  int64_t tile_rows = 0;   // of a tile, that have partial results
-  // Whose tiles alternate, of kernels that have it so.
+  int64_t heads = 0;       // of the whole batch; each has its own row blocks
+  int64_t row_blocks = 0;  // row blocks per head
+  int64_t parts = 1;       // parts per row block
+  int64_t columns = 0;     // columns that one tile reads
+  int64_t tile_rows = 0;   // rows per tile that leave partial results
+  // Heads interleaved block by block: a section. Some kernels ignore it.
   int64_t heads_together = 1;
-  bool heads_follow = false;  // but one another, until the last so many
+  // Heads run one after another, except in the last section.
+  bool heads_follow = false;
 
   int64_t count() const { return heads * row_blocks * parts; }
   int64_t records() const { return parts > 1 ? count() * tile_rows : 0; }
   int64_t counters() const { return parts > 1 ? heads * row_blocks : 0; }
 };
+// One tile for each block of rows of each q head, over all columns.
 Tiles RowTiles(const Problem& problem, const Kernel& kernel);
-// Of backward: blocks of columns of each segment, of each K/V head; they stand
-// in `row_blocks`.
+// Backward has one tile for each block of columns of each segment and K/V head,
+// over all rows; `row_blocks` is the number of a head's blocks of columns.
 Tiles ColumnTiles(const Problem& problem, const Kernel& kernel);
 
-// What some kernels need of a problem beside itself.
+// What some kernels need beside the problem, and where it lies in the blob.
 struct RunExtras {
-  BlobOffset maps = 0;       // tensor maps
-  bool has_o_map = false;    // else the copy engine cannot write O
+  BlobOffset maps = 0;       // CUtensorMap[]: see sm90/tensor_maps.h
+  bool has_o_map = false;    // whether the copy engine can write O
   BlobOffset gradients = 0;  // DeviceGradients
 };
 
-// One kernel with the tiles that a group has for it.
+// One kernel with the tiles that a group has for it. First every problem is
+// added, then Place puts them in order; only then are the numbers below known.
+// For one thread at a time.
 class Launch {
  public:
+  // `kernel` must outlive it.
   explicit Launch(const Kernel& kernel) : kernel_(&kernel) {}
 
-  // Nothing, if there are no tiles.
+  // Adds the tiles of the problem at `problem` in the blob, if there are any.
   void Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
            const RunExtras& extras = {}, const ReadAhead& ahead = {});
 
-  // Puts the runs, those whose tiles take longest first, into the blob. Once.
+  // Puts the tiles of each problem into the blob as a TileRun, those of the
+  // longest tiles first. To be called once.
   void Place(Blob& blob);
 
-  // The same tiles for another kernel. After Place.
+  // A launch of another kernel for the same tiles. After Place.
   Launch For(const Kernel& kernel) const {
     Launch other = *this;
     other.kernel_ = &kernel;
     return other;
   }
-  // See LaunchParams.
+  // As LaunchParams has it.
   void set_plans_at(int64_t words) { plans_at_ = words; }
   int64_t plans_at() const { return plans_at_; }
 
   const Kernel& kernel() const { return *kernel_; }
-  BlobOffset runs() const { return runs_at_; }
+  BlobOffset runs() const { return runs_at_; }  // TileRun[num_runs()]
   int32_t num_runs() const { return static_cast<int32_t>(entries_.size()); }
   const TileRun& first_run() const { return first_run_; }
   const ReadAhead& ahead() const { return ahead_; }
   int64_t tiles() const { return tiles_; }
-  int64_t records() const { return records_; }  // of partial results
+  // Rows of partial results that the tiles leave in scratch.
+  int64_t records() const { return records_; }
+  // Counters that the kernel needs: a persistent one takes its tiles from one,
+  // others count the parts of each row block that are done.
   int64_t counters() const { return kernel_->persistent ? 1 : counters_; }
 
  private:
@@ -87,7 +99,7 @@ class Launch {
   const Kernel* kernel_;
   std::vector<Entry> entries_;
   TileRun first_run_;
-  ReadAhead ahead_;  // of the only entry
+  ReadAhead ahead_;  // of the only entry; nothing if there are more
   int64_t tiles_ = 0, records_ = 0, counters_ = 0;
   BlobOffset runs_at_ = 0;
   int64_t plans_at_ = 0;

@@ -15,15 +15,16 @@
 
 namespace attnd::cuda {
 
+// The block while it is made, in host memory. Append copies what it is given to
+// the end and returns its offset, which is never 0. For one thread at a time.
 class Blob {
  public:
   Blob() : bytes_(kAlignment) {}
 
-  // Makes room for as many bytes, that it need not move.
+  // Allocates memory for this many more bytes, so that Append need not.
   void Reserve(size_t bytes) { bytes_.reserve(kAlignment + bytes); }
 
-  // Copies `values` to the end of the block, aligned as they must be, and says
-  // where they are; 0 when there are none.
+  // Aligned as a T must be; 0 when there are no values.
   template <class T>
   BlobOffset Append(absl::Span<const T> values) {
     if (values.empty()) return 0;
@@ -34,11 +35,13 @@ class Blob {
     return static_cast<BlobOffset>(at);
   }
 
-  // The problem with its segments and arrays.
+  // A DeviceProblem, with its segments and arrays.
   BlobOffset Append(const ForwardArgs& args);
-  // What a backward problem has beside its DeviceProblem, which Append of a
-  // ForwardArgs without outputs makes.
+  // DeviceGradients: `gradients`, completed with the tensors of `args`. A
+  // backward problem has a DeviceProblem too, that of a ForwardArgs without
+  // outputs.
   BlobOffset Append(const BackwardArgs& args, DeviceGradients gradients);
+  // The DeviceProblem at `offset`.
   DeviceProblem problem(BlobOffset offset) const;
 
   const std::vector<std::byte>& bytes() const { return bytes_; }
