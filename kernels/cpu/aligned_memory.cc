@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <limits>
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 // From this size on memory is mapped on its own. Below it malloc is faster and
@@ -93,4 +93,4 @@ void Arena::Reset() {
   held_bytes_ = kept;
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

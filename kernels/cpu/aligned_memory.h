@@ -10,7 +10,7 @@
 
 #include "kernels/backend.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Aligned to kTensorAlignment, not initialised; null when there is none.
 // `bytes` > 0. Thread-safe.
@@ -49,6 +49,6 @@ class Arena {
   std::vector<Chunk> chunks_;
 };
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_ALIGNED_MEMORY_H_

@@ -9,7 +9,7 @@
 #include "kernels/cpu/backward_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -88,11 +88,11 @@ void RunSumTask(const BackwardArgs& args, const FlashTask& task,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace attnd {
+namespace attnd::cpu {
 
 HWY_EXPORT(RunPackQTask);
 HWY_EXPORT(RunSlabTask);
@@ -112,5 +112,5 @@ void RunFlashSum(const BackwardArgs& args, const FlashTask& task,
   HWY_DYNAMIC_DISPATCH(RunSumTask)(args, task, slabs);
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 #endif  // HWY_ONCE

@@ -21,7 +21,7 @@
 #include "kernels/give_way.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
 // What of K's and V's gradients, and of Q's, a task computes.
@@ -351,7 +351,7 @@ struct BackwardBlock {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_BACKWARD_BLOCK_INL_H_

@@ -6,7 +6,7 @@
 #include "kernels/cpu/flash_plan.h"
 #include "kernels/cpu/plan_builder.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 using Kind = FlashTask::Kind;
@@ -196,4 +196,4 @@ FlashPlan PlanBackward(absl::Span<const BackwardArgs> group, int threads) {
   return builder.Finish();
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

@@ -15,7 +15,7 @@
 #include "kernels/cpu/score_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
 // Tiles of scores [rows, lanes], and what becomes of them.
@@ -123,7 +123,7 @@ HWY_INLINE void ClearTile(Tile tile, int64_t rows, int64_t columns) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_BACKWARD_SCORES_INL_H_

@@ -13,7 +13,7 @@
 #include "kernels/cpu/score_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
 // What one row of Q brings to (E12) and (E15): P = exp(score - lse),
@@ -132,7 +132,7 @@ struct Stream {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_BACKWARD_STREAM_INL_H_

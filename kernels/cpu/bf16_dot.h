@@ -1,7 +1,7 @@
 #ifndef ATTND_KERNELS_CPU_BF16_DOT_H_
 #define ATTND_KERNELS_CPU_BF16_DOT_H_
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Whether this processor multiplies pairs of bf16 (AVX512_BF16).
 inline bool HasBF16Dot() {
@@ -13,6 +13,6 @@ inline bool HasBF16Dot() {
 #endif
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_BF16_DOT_H_

@@ -4,7 +4,7 @@
 #include <sched.h>
 #endif
 
-namespace attnd {
+namespace attnd::cpu {
 
 #ifdef __linux__
 
@@ -47,4 +47,4 @@ bool CoreSpread::Taken(int core, int worker) const {
   return false;
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <vector>
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Keeps a pool's threads on cores of their own. The system may wake two of them
 // on one core and leave them there for tens of milliseconds, though another
@@ -37,6 +37,6 @@ class CoreSpread {
   std::vector<std::atomic<int>> cores_;  // by worker; kNone while it rests
 };
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_CORE_SPREAD_H_

@@ -21,9 +21,11 @@ namespace {
 
 class CpuHostMemory : public HostMemory {
  public:
-  std::byte* Allocate(int64_t bytes) override { return AllocateAligned(bytes); }
+  std::byte* Allocate(int64_t bytes) override {
+    return cpu::AllocateAligned(bytes);
+  }
   void Free(std::byte* memory, int64_t bytes) override {
-    FreeAligned(memory, bytes);
+    cpu::FreeAligned(memory, bytes);
   }
 };
 
@@ -34,22 +36,22 @@ class CpuBackend : public Backend {
         host_memory_(std::make_shared<CpuHostMemory>()),
         compute_(threads) {
     device_.kind = "cpu";
-    device_.name = ProcessorName();
-    device_.memory_bytes = SystemMemoryBytes();
-    kernel_name_ =
-        absl::StrCat("cpu/flash/", absl::AsciiStrToLower(FlashTargetName()));
+    device_.name = cpu::ProcessorName();
+    device_.memory_bytes = cpu::SystemMemoryBytes();
+    kernel_name_ = absl::StrCat("cpu/flash/",
+                                absl::AsciiStrToLower(cpu::FlashTargetName()));
   }
 
   bool ok() const {
     return std::all_of(compute_.scratch.begin(), compute_.scratch.end(),
-                       [](const Scratch& s) { return s.ok(); });
+                       [](const cpu::Scratch& s) { return s.ok(); });
   }
 
   const DeviceInfo& device() const override { return device_; }
   std::shared_ptr<HostMemory> host_memory() override { return host_memory_; }
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
-    auto stream = std::make_unique<CpuStream>(
+    auto stream = std::make_unique<cpu::CpuStream>(
         compute_, options_.retained_bytes, options_.retained_workspace_bytes);
     if (!stream->ok()) {
       return absl::ResourceExhaustedError("no memory for another CPU stream");
@@ -76,7 +78,7 @@ class CpuBackend : public Backend {
       case Algorithm::kFlashAttention2:
         return {options.algorithm, "reference/flash_attention_2"};
     }
-    const bool dot = problem.dtype() == DType::kBF16 && FlashDotsBF16();
+    const bool dot = problem.dtype() == DType::kBF16 && cpu::FlashDotsBF16();
     return {Algorithm::kFlashAttention2,
             dot ? absl::StrCat(kernel_name_, "_bf16") : kernel_name_};
   }
@@ -85,7 +87,7 @@ class CpuBackend : public Backend {
                        const GroupOptions& options) const override {
     const int threads = compute_.pool.threads();
     if (options.algorithm == Algorithm::kAuto) {
-      return FlashScratchBytes(op, problem, threads);
+      return cpu::FlashScratchBytes(op, problem, threads);
     }
     const int64_t heads =
         problem.batch *
@@ -112,7 +114,7 @@ class CpuBackend : public Backend {
   const std::shared_ptr<HostMemory> host_memory_;
   DeviceInfo device_;
   std::string kernel_name_;
-  CpuCompute compute_;
+  cpu::CpuCompute compute_;
 };
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "kernels/give_way.h"
 #include "kernels/reference/reference.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 // Work that one thread ends sooner than another could take part: some tens of
@@ -258,4 +258,4 @@ void CpuStream::ReferenceBackward(absl::Span<const BackwardArgs> group,
   }
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

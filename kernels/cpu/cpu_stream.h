@@ -11,7 +11,7 @@
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/thread_pool.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 // What all streams of a backend share. Thread-safe.
 struct CpuCompute {
@@ -71,6 +71,6 @@ class CpuStream : public Stream {
   PhaseTimes times_;
 };
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_CPU_STREAM_H_

@@ -16,7 +16,7 @@
 #include "kernels/cpu/query_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
 // A few queries of one kv head.
@@ -93,7 +93,7 @@ HWY_NOINLINE void AddTileInPlace(const std::vector<DecodeBlock>& blocks,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_DECODE_BLOCK_INL_H_

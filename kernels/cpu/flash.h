@@ -11,7 +11,7 @@
 #include "kernels/cpu/flash_plan.h"
 #include "kernels/cpu/tile.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Each runs one task of the kind in its name. They return early, with their
 // outputs undefined, once the problem is cancelled. Thread-safe as long as each
@@ -37,6 +37,6 @@ const char* FlashTargetName();
 // Whether bf16 is multiplied as it is, two elements at a time.
 bool FlashDotsBF16();
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_FLASH_H_

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/flash.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 // Tokens [first, last) of all heads. No type's zero has a bit set.
@@ -42,4 +42,4 @@ void ClearBackward(const BackwardArgs& args, const FlashTask& task) {
   }
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

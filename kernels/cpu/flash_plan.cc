@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/plan_builder.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 bool HasOutputs(Op op, const Problem& p) {
   if (p.batch == 0 || p.q_heads == 0) return false;
@@ -129,4 +129,4 @@ int64_t FlashScratchBytes(Op op, const Problem& p, int threads) {
   return static_cast<int64_t>(std::min(bytes, kMost));
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

@@ -17,7 +17,7 @@
 #include "kernels/cpu/tile.h"
 #include "kernels/mask.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 struct FlashTask {
   enum class Kind : uint8_t {
@@ -132,6 +132,6 @@ FlashPlan PlanBackward(absl::Span<const BackwardArgs> group, int threads);
 // its inputs and outputs.
 int64_t FlashScratchBytes(Op op, const Problem& problem, int threads);
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_FLASH_PLAN_H_

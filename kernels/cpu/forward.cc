@@ -14,7 +14,7 @@
 #include "kernels/cpu/forward_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
@@ -160,11 +160,11 @@ const char* TargetName() { return hwy::TargetName(HWY_TARGET); }
 bool DotsBF16() { return ATTND_BF16_DOT && HasBF16Dot(); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace attnd {
+namespace attnd::cpu {
 
 HWY_EXPORT(RunPackKvTask);
 HWY_EXPORT(RunForwardTask);
@@ -190,5 +190,5 @@ void RunFlashMerge(const ForwardArgs& args, const FlashTask& task,
 const char* FlashTargetName() { return HWY_DYNAMIC_DISPATCH(TargetName)(); }
 bool FlashDotsBF16() { return HWY_DYNAMIC_DISPATCH(DotsBF16)(); }
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 #endif  // HWY_ONCE

@@ -17,7 +17,7 @@
 #include "kernels/cpu/query_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
 // K and V of all of a sequence's own tokens, packed for whoever needs them.
@@ -178,7 +178,7 @@ struct ForwardBlock : QueryBlock {
 };
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_FORWARD_BLOCK_INL_H_

@@ -3,7 +3,7 @@
 #include "kernels/cpu/flash_plan.h"
 #include "kernels/cpu/plan_builder.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 using Kind = FlashTask::Kind;
@@ -197,4 +197,4 @@ FlashPlan PlanForward(absl::Span<const ForwardArgs> group, int threads) {
   return builder.Finish();
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

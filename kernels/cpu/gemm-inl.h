@@ -15,7 +15,7 @@
 #include "kernels/cpu/words-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -201,7 +201,7 @@ HWY_INLINE void Gemm(int64_t m, int64_t n, int64_t k, ConstTile a, ConstTile b,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_GEMM_INL_H_

@@ -2,7 +2,7 @@
 
 #include "kernels/cpu/tile.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 template <typename Void>
@@ -70,4 +70,4 @@ HeadSlice::HeadSlice(const BackwardArgs& args, int64_t b, int64_t kv_head) {
   backward_.dq = From(args.dq, b, q_head);
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

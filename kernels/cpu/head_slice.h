@@ -9,7 +9,7 @@
 
 #include "kernels/attention.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Sequence b's kv head `kv_head` and the q heads that share it (or just one of
 // them), as a problem of its own over the same memory. Views the arguments,
@@ -36,6 +36,6 @@ class HeadSlice {
   BackwardArgs backward_;
 };
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_HEAD_SLICE_H_

@@ -18,7 +18,7 @@
 #include "kernels/cpu/score_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -318,7 +318,7 @@ HWY_INLINE void AddQueries(const TokenRows& v, int64_t t, int64_t end,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_IN_PLACE_PRODUCTS_INL_H_

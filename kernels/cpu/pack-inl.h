@@ -21,7 +21,7 @@
 #include "kernels/cpu/tile.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -240,7 +240,7 @@ HWY_INLINE void PackAlongTokens(int64_t tokens, int64_t dim, DType dtype,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_PACK_INL_H_

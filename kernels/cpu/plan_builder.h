@@ -10,7 +10,7 @@
 #include "kernels/cpu/flash_plan.h"
 #include "kernels/cpu/tile.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Memory of a wave, in floats, unless it would be too few tasks.
 inline constexpr int64_t kWaveFloats = 16 << 20;
@@ -116,6 +116,6 @@ struct PlanUnits {
 PlanUnits ForwardUnits(const Problem& p, int64_t q_len, int64_t kv_len);
 PlanUnits BackwardUnits(const Problem& p, int64_t q_len, int64_t kv_len);
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_PLAN_BUILDER_H_

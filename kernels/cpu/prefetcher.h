@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Rows of memory that are wanted soon, asked for a few cache lines at a time
 // while something else is computed, so that nobody waits for them: the rows of
@@ -56,6 +56,6 @@ class Prefetcher {
   std::array<Row, kMost> row_;
 };
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_PREFETCHER_H_

@@ -16,7 +16,7 @@
 #include "kernels/cpu/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
 // O = accumulator / sum (E9), LSE (E7); 0 and -inf for a query that saw
@@ -132,7 +132,7 @@ HWY_INLINE void ForEachKvHead(const Problem& p, FlashTask task, Add add) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_QUERY_BLOCK_INL_H_

@@ -17,7 +17,7 @@
 #include "kernels/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -226,7 +226,7 @@ HWY_INLINE void TransposeVectors(Vf r0, Vf r1, Vf r2, Vf r3, float* to,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_ROWS_INL_H_

@@ -14,7 +14,7 @@
 #include "kernels/cpu/score_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -143,7 +143,7 @@ HWY_INLINE void UpdateDenseSoftmax(int64_t tokens, int64_t lanes, float* scores,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_SOFTMAX_INL_H_

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-namespace attnd {
+namespace attnd::cpu {
 
 std::string ProcessorName() {
   std::ifstream info("/proc/cpuinfo");
@@ -23,4 +23,4 @@ int64_t SystemMemoryBytes() {
   return pages > 0 && page_bytes > 0 ? pages * page_bytes : 0;
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

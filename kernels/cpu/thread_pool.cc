@@ -4,7 +4,7 @@
 
 #include "kernels/give_way.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 ThreadPool::ThreadPool(int threads) : cores_(threads) {
   threads_.reserve(threads);
@@ -89,4 +89,4 @@ void ThreadPool::Work(int worker) {
   }
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

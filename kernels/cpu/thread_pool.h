@@ -16,7 +16,7 @@
 #include "absl/types/span.h"
 #include "kernels/cpu/core_spread.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Thread-safe.
 class ThreadPool {
@@ -75,6 +75,6 @@ class ThreadPool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_THREAD_POOL_H_

@@ -4,7 +4,7 @@
 
 #include "kernels/cpu/aligned_memory.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 void Sequence::Reset(const Problem& problem, int64_t b) {
   problem_ = problem;
@@ -99,4 +99,4 @@ float* Scratch::Take(int64_t floats) {
   return memory;
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu

@@ -20,7 +20,7 @@
 #include "kernels/attention.h"
 #include "kernels/mask.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Tokens of the lane side and of the stream side at a time, at most. With
 // head_dim 128 forward's lane side (104 KiB each of Q and the accumulator), a
@@ -168,6 +168,6 @@ Float* RowAt(const BasicRowView<Float>& view, int64_t b, int64_t head) {
   return view.data + b * view.batch_stride + head * view.head_stride;
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_TILE_H_

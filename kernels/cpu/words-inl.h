@@ -19,7 +19,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -78,7 +78,7 @@ struct BF16Words {
 #endif  // ATTND_BF16_DOT
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #endif  // ATTND_KERNELS_CPU_WORDS_INL_H_

@@ -13,7 +13,7 @@
 #include "kernels/cpu/in_place_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
 // Whether any of `count` rows of `dim` bf16, `stride` elements apart, has an
@@ -48,7 +48,7 @@ bool PacksNoWords(const Problem& p) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -58,7 +58,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "kernels/cpu/flash.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 HWY_EXPORT(AnyTiny);
@@ -209,5 +209,5 @@ void ChooseWords(absl::Span<const BackwardArgs> group, ThreadPool& pool,
   Choose(group, pool, plan);
 }
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 #endif  // HWY_ONCE

@@ -18,7 +18,7 @@
 #include "kernels/cpu/flash_plan.h"
 #include "kernels/cpu/thread_pool.h"
 
-namespace attnd {
+namespace attnd::cpu {
 
 // Sets f32_scores and f32_words of the plan's tasks, having looked through the
 // group's inputs on `pool`.
@@ -27,6 +27,6 @@ void ChooseWords(absl::Span<const ForwardArgs> group, ThreadPool& pool,
 void ChooseWords(absl::Span<const BackwardArgs> group, ThreadPool& pool,
                  FlashPlan& plan);
 
-}  // namespace attnd
+}  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_WORDS_CHOICE_H_

@@ -57,7 +57,7 @@ class RandomAttention {
    public:
     Memory() = default;
     explicit Memory(int64_t bytes)
-        : bytes_(bytes), data_(AllocateAligned(bytes), Free{bytes}) {
+        : bytes_(bytes), data_(cpu::AllocateAligned(bytes), Free{bytes}) {
       if (data_ == nullptr) Require(absl::ResourceExhaustedError("no memory"));
       std::fill(data_.get(), data_.get() + bytes, std::byte{0});
     }
@@ -67,7 +67,7 @@ class RandomAttention {
    private:
     struct Free {
       int64_t bytes;
-      void operator()(std::byte* data) const { FreeAligned(data, bytes); }
+      void operator()(std::byte* data) const { cpu::FreeAligned(data, bytes); }
     };
     int64_t bytes_ = 0;
     std::unique_ptr<std::byte, Free> data_{nullptr, Free{0}};

@@ -6,7 +6,7 @@
 
 #include "gtest/gtest.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 bool Aligned(const std::byte* memory) {
@@ -64,4 +64,4 @@ TEST(ArenaTest, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace attnd
+}  // namespace attnd::cpu

@@ -7,7 +7,7 @@
 #ifdef __linux__
 #include <sched.h>
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 cpu_set_t Allowed() {
@@ -94,5 +94,5 @@ TEST_F(CoreSpreadTest, MoreWorkersThanCoresChangeNoAffinity) {
 }
 
 }  // namespace
-}  // namespace attnd
+}  // namespace attnd::cpu
 #endif  // __linux__

@@ -14,7 +14,7 @@
 #include "tests/kernels/random_problem.h"
 #include "tests/thinned.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 using testing::CheckBackward;
@@ -144,4 +144,4 @@ TEST_F(CpuSplitTest, SlabsAddUpToDq) {
 }
 
 }  // namespace
-}  // namespace attnd
+}  // namespace attnd::cpu

@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 using ::testing::StartsWith;
@@ -272,4 +272,4 @@ TEST_F(CpuStreamTest, SeveralStreamsComputeAtOnce) {
 }
 
 }  // namespace
-}  // namespace attnd
+}  // namespace attnd::cpu

@@ -11,7 +11,7 @@
 #include "tests/kernels/random_problem.h"
 #include "tests/thinned.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 using testing::OwnedRows;
@@ -321,4 +321,4 @@ TEST(FlashPlanTest, WavesBoundTheMemoryAndChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace attnd
+}  // namespace attnd::cpu

@@ -10,7 +10,7 @@
 #include "kernels/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace attnd {
+namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
 float ExpNonPositive1(float x) {
@@ -33,7 +33,7 @@ void StoreRow1(const float* from, int64_t n, DType dtype, void* to) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace attnd
+}  // namespace attnd::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
@@ -48,7 +48,7 @@ HWY_AFTER_NAMESPACE();
 #include "kernels/dtype.h"
 #include "tests/kernels/cpu/every_target.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 using testing::OnEveryTarget;
@@ -214,5 +214,5 @@ TEST(RowsTest, TouchesNothingPastARowsEnd) {
 }
 
 }  // namespace
-}  // namespace attnd
+}  // namespace attnd::cpu
 #endif  // HWY_ONCE

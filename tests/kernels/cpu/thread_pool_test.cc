@@ -11,7 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
-namespace attnd {
+namespace attnd::cpu {
 namespace {
 
 using ::testing::Each;
@@ -152,4 +152,4 @@ TEST(ThreadPoolTest, ASmallJobEndsWhileALongOneRuns) {
 }
 
 }  // namespace
-}  // namespace attnd
+}  // namespace attnd::cpu
