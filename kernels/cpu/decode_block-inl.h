@@ -81,13 +81,16 @@ HWY_NOINLINE void AddTileInPlace(const std::vector<DecodeBlock>& blocks,
   constexpr int64_t kGroup = 16;  // tokens that O is kept in registers for
   for (int64_t t = 0; t < tokens; t += kGroup) {
     const int64_t end = std::min(t + kGroup, tokens);
+    const Old old = t > 0 ? Old::kKept : first ? Old::kNone : Old::kRescaled;
     for (const DecodeBlock& b : blocks) {
-      AddQueries<From>(v, t, end, b.kv_head, b.lanes.lanes(), b.p.value_dim,
-                       b.scores,
-                       t > 0   ? Old::kKept
-                       : first ? Old::kNone
-                               : Old::kRescaled,
-                       b.state.rescale, b.acc);
+      const Addition addition = {.v = v,
+                                 .first = t,
+                                 .end = end,
+                                 .kv_head = b.kv_head,
+                                 .p = b.scores,
+                                 .old = old,
+                                 .rescale = b.state.rescale};
+      AddQueries<From>(addition, b.lanes.lanes(), b.p.value_dim, b.acc);
     }
   }
 }

@@ -258,33 +258,46 @@ HWY_INLINE void DotQueries(const TokenRows& k, int64_t t, int64_t kv_head,
 // What O was before some tokens are added to it.
 enum class Old { kNone, kKept, kRescaled };
 
-// (E9) for kQueries queries and kVectors vectors of V from `column` on: P V of
-// tokens [t, end) is added to acc, which may be rescaled by query first.
+// What is added to O of some queries of a kv head: P V of some tokens, (E9).
+struct Addition {
+  const TokenRows& v;
+  int64_t first, end;  // the tokens, of a tile: [first, end)
+  int64_t kv_head;
+  Tile p;  // [tokens of the tile, queries]
+  Old old;
+  const float* rescale;  // [queries], what O is multiplied by if kRescaled
+
+  // What is added to O of the queries from `query` on.
+  Addition from(int64_t query) const {
+    return {v, first, end, kv_head, p.from(query), old, rescale + query};
+  }
+};
+
+// Adds to O of kQueries queries, acc [queries, value_dim], in kVectors vectors
+// from `column` on.
 template <class From, int kQueries, int kVectors>
-HWY_INLINE void AddTokens(const TokenRows& v, int64_t t, int64_t end,
-                          int64_t kv_head, int64_t column, Tile p, Old old,
-                          const float* rescale, Tile acc) {
+HWY_INLINE void AddTokens(const Addition& x, int64_t column, Tile acc) {
   using T = typename From::T;
   const F32 d;
   Vf sum[kQueries][kVectors];
   for (int l = 0; l < kQueries; ++l) {
-    const Vf factor = hn::Set(d, old == Old::kRescaled ? rescale[l] : 1.0f);
+    const Vf factor = hn::Set(d, x.old == Old::kRescaled ? x.rescale[l] : 1.0f);
     for (int i = 0; i < kVectors; ++i) {
       sum[l][i] =
-          old == Old::kNone
+          x.old == Old::kNone
               ? hn::Zero(d)
               : hn::Mul(hn::Load(d, acc.row(l) + column + i * kLanes), factor);
     }
   }
-  for (; t < end; ++t) {
-    const T* row = v[t].of<T>(kv_head) + column;
+  for (int64_t t = x.first; t < x.end; ++t) {
+    const T* row = x.v[t].of<T>(x.kv_head) + column;
     Vf y[kVectors];
     for (int i = 0; i < kVectors; ++i) {
-      AskFor(row, i * kLanes, v[t].ahead_bytes);
+      AskFor(row, i * kLanes, x.v[t].ahead_bytes);
       y[i] = From()(row + i * kLanes);
     }
     for (int l = 0; l < kQueries; ++l) {
-      const Vf w = hn::Set(d, p.row(t)[l]);
+      const Vf w = hn::Set(d, x.p.row(t)[l]);
       for (int i = 0; i < kVectors; ++i) {
         sum[l][i] = hn::MulAdd(w, y[i], sum[l][i]);
       }
@@ -297,24 +310,21 @@ HWY_INLINE void AddTokens(const TokenRows& v, int64_t t, int64_t end,
   }
 }
 
-// The same for `lanes` queries of a kv head and all of V: acc [lanes,
-// value_dim].
+// The same of all `queries` of the kv head and all `dim` columns of V.
 template <class From>
-HWY_INLINE void AddQueries(const TokenRows& v, int64_t t, int64_t end,
-                           int64_t kv_head, int64_t lanes, int64_t dim, Tile p,
-                           Old old, const float* rescale, Tile acc) {
-  const auto add = [&](auto queries, int64_t l) {
+HWY_INLINE void AddQueries(const Addition& x, int64_t queries, int64_t dim,
+                           Tile acc) {
+  const auto add = [&](auto count, int64_t l) {
     ForEachPanel(dim, [&](int64_t column, int64_t vectors) {
       WithVectors(vectors, [&](auto width) {
-        AddTokens<From, queries(), width()>(v, t, end, kv_head, column,
-                                            p.from(l), old, rescale + l,
-                                            {acc.row(l), acc.stride});
+        AddTokens<From, count(), width()>(x.from(l), column,
+                                          {acc.row(l), acc.stride});
       });
     });
   };
   int64_t l = 0;
-  for (; l + 4 <= lanes; l += 4) add(std::integral_constant<int, 4>(), l);
-  for (; l < lanes; ++l) add(std::integral_constant<int, 1>(), l);
+  for (; l + 4 <= queries; l += 4) add(std::integral_constant<int, 4>(), l);
+  for (; l < queries; ++l) add(std::integral_constant<int, 1>(), l);
 }
 
 }  // namespace HWY_NAMESPACE
