@@ -8,8 +8,8 @@ namespace {
 
 using Kind = FlashTask::Kind;
 
-// Columns of a task at least, if it shares its rows' columns with others. Of a
-// few queries, whose tasks wait for memory, fewer are worth a task.
+// Fewest columns per task when a row's columns are split among several; fewer
+// for decode (a few queries), which memory bounds.
 constexpr int64_t kPartColumns = 1024, kFewQueriesColumns = 256;
 // Lanes of a task that takes several kv heads.
 constexpr int64_t kFewQueries = 8;

@@ -38,8 +38,9 @@ inline int64_t BlockTokens(int64_t tokens, int64_t heads,
   return EvenBlock(tokens, few ? kFewLaneTokens : kMaxLaneTokens);
 }
 
-// Whether what `blocks` blocks of lanes all read is packed beforehand, as that
-// many floats: enough read it, it is not too much, and not mostly padding.
+// Whether to pack shared operands first, which takes `floats` floats: at least
+// three blocks of lanes read them, they fit a wave, and padding stays below
+// half of what there is to pack.
 inline bool PacksFirst(const Problem& p, int64_t blocks, int64_t floats) {
   constexpr int64_t kEnoughBlocks = 3;
   const int64_t packed = PackedFloats(p.dtype(), p.head_dim) +
