@@ -17,6 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr Clock::duration kTurn = std::chrono::microseconds(100);
 
+// Properties of the thread, as its slice is that BecomeComputeThread sets: what
+// runs a task knows no more than the problem, whichever thread it is on.
 thread_local bool computes = false;
 thread_local Clock::time_point turn_began;
 
