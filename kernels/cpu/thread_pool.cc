@@ -22,23 +22,27 @@ ThreadPool::~ThreadPool() { Stop(); }
 
 void ThreadPool::Stop() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  work_.notify_all();
+  work_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
 }
 
 void ThreadPool::ParallelFor(absl::Span<const int64_t> turns, bool help,
                              Task run) {
   Job job{.run = run, .turns = turns, .changed = {}};
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   OpenTurn(job);
   while (!job.ended()) {
     if (help && job.has_task()) {
-      RunOne(job, threads(), lock);
+      const int64_t task = TakeTask(job);
+      lock.Unlock();
+      Run(job, task, threads());
+      lock.Lock();
+      EndTask(job);
     } else {
-      job.changed.wait(lock);
+      job.changed.Wait(lock);
     }
   }
   jobs_.erase(std::remove(jobs_.begin(), jobs_.end(), &job), jobs_.end());
@@ -54,38 +58,47 @@ void ThreadPool::OpenTurn(Job& job) {
   if (std::find(jobs_.begin(), jobs_.end(), &job) == jobs_.end()) {
     jobs_.push_back(&job);
   }
-  work_.notify_all();
+  work_.NotifyAll();
 }
 
-void ThreadPool::RunOne(Job& job, int worker,
-                        std::unique_lock<std::mutex>& lock) {
-  const int64_t task = job.next++;
+int64_t ThreadPool::TakeTask(Job& job) {
   ++job.running;
-  lock.unlock();
+  return job.next++;
+}
+
+void ThreadPool::Run(const Job& job, int64_t task, int worker) {
   if (worker < threads()) cores_.Compute(worker);
   job.run(task, worker);
-  lock.lock();
+}
+
+void ThreadPool::EndTask(Job& job) {
   --job.running;
   if (!job.turn_ended()) return;
   OpenTurn(job);
   // The caller may return, and the job be gone, once this is unlocked.
-  job.changed.notify_one();
+  job.changed.NotifyOne();
 }
 
 void ThreadPool::Work(int worker) {
   BecomeComputeThread();
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     if (jobs_.empty()) {
       cores_.Rest(worker);
-      work_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+      work_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return stopping_ || !jobs_.empty();
+      });
     }
     if (jobs_.empty()) return;
     Job& job = *jobs_.front();
     jobs_.pop_front();
     if (!job.has_task()) continue;  // its caller took the last one
     if (job.next + 1 < job.open) jobs_.push_back(&job);
-    RunOne(job, worker, lock);
+    const int64_t task = TakeTask(job);
+    lock.Unlock();
+    Run(job, task, worker);
+    lock.Lock();
+    EndTask(job);
   }
 }
 

@@ -5,15 +5,15 @@
 // threads take tasks from the jobs in turn, so that a small job never waits
 // for a long one to end, and no more threads compute than there are cores.
 
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
+#include "base/mutex.h"
 #include "kernels/cpu/core_spread.h"
 
 namespace attnd::cpu {
@@ -47,13 +47,14 @@ class ThreadPool {
   void ParallelFor(absl::Span<const int64_t> turns, bool help, Task run);
 
  private:
+  // A call of ParallelFor. All but `run` is the pool's, under its mutex.
   struct Job {
     Task run;
     absl::Span<const int64_t> turns;  // those that are yet to open
     int64_t next = 0;                 // the first task that nobody has taken
     int64_t open = 0;                 // the end of the turn
     int64_t running = 0;
-    std::condition_variable changed;  // the turn, or the job has ended
+    Condition changed;  // the turn, or the job has ended
 
     bool has_task() const { return next < open; }
     bool turn_ended() const { return !has_task() && running == 0; }
@@ -63,15 +64,20 @@ class ThreadPool {
   void Stop();
   void Work(int worker);
   // Once a turn has ended: lets threads take the tasks of the next one.
-  void OpenTurn(Job& job);
-  // Takes the job's next task and runs it unlocked.
-  void RunOne(Job& job, int worker, std::unique_lock<std::mutex>& lock);
+  void OpenTurn(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Takes the job's next task: the caller unlocks, calls Run, locks again and
+  // calls EndTask.
+  int64_t TakeTask(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Run(const Job& job, int64_t task, int worker)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndTask(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  std::mutex mutex_;
-  std::condition_variable work_;
-  std::deque<Job*> jobs_;  // those with tasks to take, in turn
+  Mutex mutex_;
+  Condition work_;  // there are jobs, or the pool stops
+  // Those with tasks to take, in turn.
+  std::deque<Job*> jobs_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   CoreSpread cores_;
-  bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
 

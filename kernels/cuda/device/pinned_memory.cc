@@ -28,7 +28,7 @@ std::byte* PinnedMemory::Allocate(int64_t bytes) {
   // Blocks of other sizes may be all that is in the way.
   BlockList evicted;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     EvictLocked(0, evicted);
   }
   Unpin(evicted);
@@ -38,7 +38,7 @@ std::byte* PinnedMemory::Allocate(int64_t bytes) {
 void PinnedMemory::Free(std::byte* memory, int64_t bytes) {
   BlockList evicted;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     idle_.push_back({memory, bytes});
     by_size_[bytes].push_back(std::prev(idle_.end()));
     idle_bytes_ += bytes;
@@ -48,13 +48,13 @@ void PinnedMemory::Free(std::byte* memory, int64_t bytes) {
 }
 
 int64_t PinnedMemory::idle_bytes() const {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return idle_bytes_;
 }
 
 // The block freed last, which caches may still hold.
 std::byte* PinnedMemory::TakeIdle(int64_t bytes) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto found = by_size_.find(bytes);
   if (found == by_size_.end()) return nullptr;
   const BlockList::iterator block = found->second.back();

@@ -6,9 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <mutex>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "base/mutex.h"
 #include "kernels/backend.h"
 
 namespace attnd::cuda {
@@ -36,18 +37,20 @@ class PinnedMemory : public HostMemory {
   };
   using BlockList = std::list<Block>;
 
-  std::byte* TakeIdle(int64_t bytes);
+  std::byte* TakeIdle(int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
   // Moves what exceeds `most` to `out`, to be unpinned without the lock.
-  void EvictLocked(int64_t most, BlockList& out);
+  void EvictLocked(int64_t most, BlockList& out)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Unpin(const BlockList& blocks);
 
   const int device_;
   const int64_t max_idle_bytes_;
-  mutable std::mutex mutex_;
-  BlockList idle_;  // oldest first
+  mutable Mutex mutex_;
+  BlockList idle_ ABSL_GUARDED_BY(mutex_);  // oldest first
   // By size, oldest first.
-  absl::flat_hash_map<int64_t, std::list<BlockList::iterator>> by_size_;
-  int64_t idle_bytes_ = 0;
+  absl::flat_hash_map<int64_t, std::list<BlockList::iterator>> by_size_
+      ABSL_GUARDED_BY(mutex_);
+  int64_t idle_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace attnd::cuda
