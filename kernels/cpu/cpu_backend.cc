@@ -13,6 +13,7 @@
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/cpu_stream.h"
 #include "kernels/cpu/flash.h"
+#include "kernels/cpu/flash_scratch.h"
 #include "kernels/cpu/system.h"
 #include "kernels/reference/reference.h"
 

@@ -128,10 +128,6 @@ ForwardRows LastForwardRows(const Problem& p, int64_t q_len, int64_t head);
 FlashPlan PlanForward(absl::Span<const ForwardArgs> group, int threads);
 FlashPlan PlanBackward(absl::Span<const BackwardArgs> group, int threads);
 
-// The memory that `threads` workers take at most to run the problem, beside
-// its inputs and outputs.
-int64_t FlashScratchBytes(Op op, const Problem& problem, int threads);
-
 }  // namespace attnd::cpu
 
 #endif  // ATTND_KERNELS_CPU_FLASH_PLAN_H_

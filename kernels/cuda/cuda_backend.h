@@ -4,27 +4,14 @@
 // NVIDIA GPUs as devices. Knows no CUDA header: in a build without a toolkit
 // there are simply no GPUs.
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/device/cuda_options.h"
 
 namespace attnd {
-
-struct CudaOptions {
-  // Which of the visible GPUs, by index; empty: all that are recent enough.
-  std::vector<int> devices;
-  // Device memory that each keeps from one batch to the next.
-  int64_t retained_bytes = int64_t{4} << 30;
-  // Pinned host memory of freed results that each keeps for the next ones.
-  int64_t retained_pinned_bytes = int64_t{1} << 30;
-
-  // INVALID_ARGUMENT naming the option.
-  absl::Status Validate() const;
-};
 
 // How many GPUs this process can use; 0 without a driver, or in a build without
 // CUDA.

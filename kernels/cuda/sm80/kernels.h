@@ -1,8 +1,8 @@
 #ifndef ATTND_KERNELS_CUDA_SM80_KERNELS_H_
 #define ATTND_KERNELS_CUDA_SM80_KERNELS_H_
 
-// The compiled kernels, one translation unit each (see instance.cu.in and
-// backward/instance.cu.in).
+// The compiled kernels, those of both 16-bit types together (see instance.cu.in
+// and backward/instance.cu.in).
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 #ifndef ATTND_KERNELS_CUDA_SM90_KERNELS_H_
 #define ATTND_KERNELS_CUDA_SM90_KERNELS_H_
 
-// The compiled kernels for Hopper, one translation unit each (see
+// The compiled kernels for Hopper, those of both types together (see
 // instance.cu.in).
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/flash.h"
+#include "kernels/cpu/flash_scratch.h"
 #include "tests/kernels/random_problem.h"
 #include "tests/thinned.h"
 

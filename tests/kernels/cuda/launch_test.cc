@@ -1,7 +1,8 @@
+#include "kernels/cuda/launch/launch.h"
+
 #include <cstring>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/sm80/decode_tiles.h"
 
 namespace attnd::cuda {

@@ -1,9 +1,8 @@
-// In every build, with CUDA and without.
+#include "kernels/cuda/device/cuda_options.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cuda/cuda_backend.h"
 
 namespace attnd {
 
