@@ -3,7 +3,8 @@
 #
 #   deploy/packages.sh          installs what a build needs
 #   deploy/packages.sh test     and what the tests need
-#   deploy/packages.sh --print [test]   only prints the list
+#   deploy/packages.sh lint     and what tests/lint.py needs
+#   deploy/packages.sh --print [test|lint]   only prints the list
 #
 # Installs nothing that is there already; uses sudo only when not root.
 set -euo pipefail
@@ -23,6 +24,7 @@ test=(
   libopenblas-dev       # what the CPU kernels are compared with
   python3 python3-venv  # a client in another language
 )
+lint=(clang clang-format clang-tidy)
 
 print=
 [ "${1:-}" = --print ] && { print=1; shift; }
@@ -30,7 +32,8 @@ wanted=("${build[@]}")
 case "${1:-}" in
   '') ;;
   test) wanted+=("${test[@]}") ;;
-  *) sed -n '2,9s/^# \?//p' "$0" >&2; exit 2 ;;
+  lint) wanted+=("${test[@]}" "${lint[@]}") ;;
+  *) sed -n '2,10s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 [ -n "$print" ] && { printf '%s\n' "${wanted[@]}"; exit; }
 

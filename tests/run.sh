@@ -7,6 +7,7 @@
 #   tests/run.sh ... -- -R codec                further arguments are ctest's
 #
 # Builds in build/<preset>. ATTND_JOBS: how many things to do at once.
+# ATTND_WERROR=ON: fail where a compiler warns.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +17,7 @@ while [ $# -gt 0 ]; do
     --sanitize=address,undefined | --sanitize=address) preset=address ;;
     --sanitize=thread) preset=thread ;;
     --) shift; break ;;
-    -h | --help) sed -n '2,9s/^# \?//p' "$0"; exit ;;
+    -h | --help) sed -n '2,10s/^# \?//p' "$0"; exit ;;
     *) echo "unknown argument: $1 (see --help)" >&2; exit 2 ;;
   esac
   shift
@@ -60,7 +61,7 @@ if ! command -v promtool >/dev/null; then
 fi
 
 step "configure ($preset)"
-cmake --preset "$preset" >build/configure.log || { cat build/configure.log; exit 1; }
+cmake --preset "$preset" -DATTND_WERROR="${ATTND_WERROR:-OFF}" >build/configure.log || { cat build/configure.log; exit 1; }
 tail -n 3 build/configure.log
 
 targets=()
