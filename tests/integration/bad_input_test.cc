@@ -15,8 +15,8 @@
 
 #include "absl/time/time.h"
 #include "proto/wire/status.h"
+#include "tests/hang_limit.h"
 #include "tests/integration/http2.h"
-#include "tests/integration/http_get.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
 #include "tests/server/bad_requests.h"
@@ -44,7 +44,7 @@ class BadInput : public ::testing::Test {
   void TearDown() override {
     if (process_ == nullptr) return;
     process_->Signal(SIGTERM);
-    EXPECT_EQ(process_->Wait(absl::Seconds(60)), 0) << process_->log();
+    EXPECT_EQ(process_->Wait(), 0) << process_->log();
   }
 
   void ExpectServes() {
@@ -107,19 +107,20 @@ TEST_F(BadInput, AMessageOfAGibibyteTakesNoMemory) {
 
 TEST_F(BadInput, AGzipBombTakesNoMemory) {
   ExpectTooLarge(
-      RawCall(channel_, Op::kForward, Zeros(512 * kMiB), {.gzip = true}));
+      RawCall(channel_, Op::kForward, Zeros(256 * kMiB), {.gzip = true}));
 }
 
 TEST_F(BadInput, ATimeoutOfOneNanosecondEndsTheCallAtOnce) {
-  // gRPC rounds it up to 1 ms; this takes many, whatever the processor.
+  // gRPC rounds it up to 1 ms; this takes hundreds, by scalar code.
   attn::v1::ForwardRequest slow;
+  slow.mutable_options()->set_algorithm(attn::v1::ALGORITHM_ONLINE_SOFTMAX);
   for (auto* tensor : {slow.mutable_q(), slow.mutable_k(), slow.mutable_v()}) {
     tensor->set_dtype(attn::v1::DATA_TYPE_BF16);
     for (const int64_t size : {1, 8192, 1, 1}) tensor->add_shape(size);
     tensor->set_data(std::string(8192 * 2, '\0'));
   }
   const std::string request = slow.SerializeAsString();
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 5; ++i) {
     const Http2Answer answer =
         RawHttp2Call(process_->tcp(), "/attn.v1.AttentionService/Forward",
                      {{"grpc-timeout", "1n"}}, request);
@@ -188,24 +189,22 @@ TEST(MaxStreams, BoundsTheCallsOfOneConnection) {
   ASSERT_TRUE(started.ok()) << started.status();
   const ServerProcess& process = **started;
   const auto channel = Connect(process.tcp());
-  // Half a minute of work each.
-  PendingForward first(channel, RandomForward(131072, 4, 1));
-  PendingForward second(channel, RandomForward(131072, 4, 1));
-  const auto admitted = [&process] {
-    const std::string metrics = process.Metrics();
-    return MetricValue(metrics, "attnd_queue_requests").value_or(0) +
-           MetricValue(metrics, "attnd_running_requests").value_or(0);
-  };
-  while (admitted() != 2) {
-    ASSERT_FALSE(first.WaitFor(absl::Milliseconds(1))) << first.Wait();
-  }
+  PendingForward first(channel, EndlessForward(), absl::InfiniteDuration());
+  PendingForward second(channel, EndlessForward(), absl::InfiniteDuration());
+  ASSERT_TRUE(Eventually([&process] {
+    return process.Metric("attnd_queue_requests") +
+               process.Metric("attnd_running_requests") ==
+           2;
+  })) << process.log();
   // A third stays with the client; another connection has calls of its own.
   PendingForward third(channel, server::GoodForward());
   attn::v1::ForwardResponse response;
-  const absl::Status other =
-      Forward(Connect(process.tcp()), server::GoodForward(), response);
-  EXPECT_TRUE(other.ok()) << other;
-  EXPECT_FALSE(third.WaitFor(absl::Milliseconds(200))) << third.Wait();
+  for (int i = 0; i < 10; ++i) {
+    const absl::Status other =
+        Forward(Connect(process.tcp()), server::GoodForward(), response);
+    EXPECT_TRUE(other.ok()) << other;
+  }
+  EXPECT_FALSE(third.WaitFor(absl::ZeroDuration())) << third.Wait();
   EXPECT_FALSE(first.WaitFor(absl::ZeroDuration())) << first.Wait();
   second.Cancel();
   EXPECT_TRUE(third.Wait().ok()) << third.Wait();

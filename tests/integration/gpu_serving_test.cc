@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "proto/wire/status.h"
 #include "server/program/devices.h"
 #include "server/server.h"
+#include "tests/hang_limit.h"
 #include "tests/integration/gpu_server.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/rpc.h"
@@ -211,10 +211,8 @@ void ServeThroughAFault() {
 
   const absl::Status hit = Forward(channel, request, response);
   Require(absl::IsInternal(hit), "the batch that it hits fails");
-  const absl::Time deadline = absl::Now() + absl::Seconds(20);
-  while (Health(channel) != "NOT_SERVING" && absl::Now() < deadline) {
-  }
-  Require(Health(channel) == "NOT_SERVING", "health turns");
+  Require(Eventually([&] { return Health(channel) == "NOT_SERVING"; }),
+          "health turns");
   Require(absl::IsUnavailable(Forward(channel, request, response)),
           "nothing is left to serve");
   Require(!server->stats().device_in_service[0], "the device is out");

@@ -10,6 +10,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "tests/hang_limit.h"
 
 namespace attnd::testing {
 namespace {
@@ -57,7 +59,7 @@ int Connected(const std::string& address) {
   to.sin_port =
       htons(std::atoi(address.substr(address.rfind(':') + 1).c_str()));
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const timeval timeout = {10, 0};
+  const timeval timeout = absl::ToTimeval(kHangLimit);
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) {
     std::abort();
@@ -91,7 +93,8 @@ struct ReceivedFrame {
   std::string payload;
 };
 
-// Nothing when the connection ended or 10 s passed. Settings are acknowledged.
+// Nothing when the connection ended or kHangLimit passed. Settings are
+// acknowledged.
 std::optional<ReceivedFrame> ReceiveFrame(int fd) {
   const std::string head = Receive(fd, 9);
   if (head.empty()) return std::nullopt;

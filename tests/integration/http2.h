@@ -10,7 +10,7 @@
 namespace attnd::testing {
 
 struct Http2Answer {
-  bool ended = false;   // the stream or the connection ended within 10 s
+  bool ended = false;   // the stream or the connection ended within kHangLimit
   bool reset = false;   // by RST_STREAM, GOAWAY or a closed connection
   std::string headers;  // the header blocks, still packed
 

@@ -7,7 +7,7 @@
 namespace attnd::testing {
 
 // The body of http://127.0.0.1:`port``path`; empty when there is none, or
-// nothing comes for 20 s.
+// nothing comes within kHangLimit.
 std::string HttpGet(int port, const std::string& path);
 
 // The value of the series `series`, spelled as Prometheus' text format does

@@ -26,9 +26,6 @@
 namespace attnd::testing {
 namespace {
 
-// A sanitizer build on a busy machine takes its time.
-constexpr absl::Duration kStartTimeout = absl::Seconds(60);
-
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
@@ -103,7 +100,7 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
   close(own_log);
   process->pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, process->pid_, 0));
 
-  const absl::Time deadline = absl::Now() + kStartTimeout;
+  const absl::Time deadline = absl::Now() + kHangLimit;
   int port = 0;
   // The file appears whole; there is nothing to wait on for that but the
   // process' end.
@@ -114,7 +111,12 @@ absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
           absl::StrCat(binary, " does not listen:\n", process->log()));
     }
   }
-  process->tcp_ = absl::StrCat("127.0.0.1:", port);
+  constexpr absl::string_view kHost = "--host=";
+  std::string host = "127.0.0.1";
+  for (const std::string& flag : flags) {
+    if (absl::StartsWith(flag, kHost)) host = flag.substr(kHost.size());
+  }
+  process->tcp_ = absl::StrCat(host, ":", port);
   return process;
 }
 
@@ -143,6 +145,14 @@ int ServerProcess::metrics_port() const {
 std::string ServerProcess::Metrics() const {
   const int port = metrics_port();
   return port < 0 ? "" : HttpGet(port, "/metrics");
+}
+
+double ServerProcess::Metric(const std::string& series) const {
+  return MetricValue(Metrics(), series).value_or(-1);
+}
+
+bool ServerProcess::AwaitLog(const std::string& text) const {
+  return Eventually([&] { return absl::StrContains(log(), text); });
 }
 
 void ServerProcess::Signal(int signal) const { kill(pid_, signal); }

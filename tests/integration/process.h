@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "tests/hang_limit.h"
 
 namespace attnd::testing {
 
@@ -64,10 +65,14 @@ class ServerProcess {
   int metrics_port() const;  // -1: none
   // What it says to Prometheus; it was started with --metrics_port=0.
   std::string Metrics() const;
+  // One series of that, or -1.
+  double Metric(const std::string& series) const;
+  // Waits until the log contains `text`; false after kHangLimit.
+  bool AwaitLog(const std::string& text) const;
 
   void Signal(int signal) const;
   // Its exit status (128 + signal when killed), or nothing by `timeout`.
-  std::optional<int> Wait(absl::Duration timeout);
+  std::optional<int> Wait(absl::Duration timeout = kHangLimit);
 
  private:
   ServerProcess() = default;

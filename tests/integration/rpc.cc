@@ -180,9 +180,8 @@ std::string Health(const std::shared_ptr<grpc::Channel>& channel,
         absl::StrCat("\x0a", std::string(1, char(service.size())), service);
   }
   grpc::ByteBuffer response;
-  const absl::Status status =
-      Unary(channel, "/grpc.health.v1.Health/Check", ToBuffer(request),
-            response, {.timeout = absl::Seconds(10)});
+  const absl::Status status = Unary(channel, "/grpc.health.v1.Health/Check",
+                                    ToBuffer(request), response, {});
   if (!status.ok()) return status.ToString();
   const std::string bytes = ToString(response);
   if (bytes == "\x08\x01") return "SERVING";
@@ -196,6 +195,21 @@ attn::v1::ForwardRequest RandomForward(int64_t len, int64_t heads,
        {request.mutable_q(), request.mutable_k(), request.mutable_v()}) {
     *tensor = server::RandomTensor({1, len, heads, dim});
   }
+  return request;
+}
+
+attn::v1::ForwardRequest EndlessForward() {
+  constexpr int64_t kLen = 1 << 19, kHeads = 2;
+  attn::v1::ForwardRequest request;
+  for (attn::v1::Tensor* tensor :
+       {request.mutable_q(), request.mutable_k(), request.mutable_v()}) {
+    tensor->set_dtype(attn::v1::DATA_TYPE_BF16);
+    for (const int64_t size : {int64_t{1}, kLen, kHeads, int64_t{1}}) {
+      tensor->add_shape(size);
+    }
+    tensor->set_data(std::string(kLen * kHeads * 2, '\0'));
+  }
+  request.mutable_options()->set_algorithm(attn::v1::ALGORITHM_ONLINE_SOFTMAX);
   return request;
 }
 

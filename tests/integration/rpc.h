@@ -15,6 +15,7 @@
 #include "grpcpp/client_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "kernels/attention.h"
+#include "tests/hang_limit.h"
 
 namespace attnd::testing {
 
@@ -22,7 +23,7 @@ namespace attnd::testing {
 std::shared_ptr<grpc::Channel> Connect(const std::string& target);
 
 struct RawOptions {
-  absl::Duration timeout = absl::Seconds(60);
+  absl::Duration timeout = kHangLimit;
   bool gzip = false;
 };
 
@@ -38,18 +39,18 @@ absl::Status RawCall(const std::shared_ptr<grpc::Channel>& channel, Op op,
 absl::Status Forward(const std::shared_ptr<grpc::Channel>& channel,
                      const attn::v1::ForwardRequest& request,
                      attn::v1::ForwardResponse& response,
-                     absl::Duration timeout = absl::Seconds(60));
+                     absl::Duration timeout = kHangLimit);
 absl::Status Backward(const std::shared_ptr<grpc::Channel>& channel,
                       const attn::v1::BackwardRequest& request,
                       attn::v1::BackwardResponse& response,
-                      absl::Duration timeout = absl::Seconds(60));
+                      absl::Duration timeout = kHangLimit);
 
 // An asynchronous typed call. Its destructor cancels and waits.
 template <class Request, class Response>
 class PendingCall {
  public:
   PendingCall(const std::shared_ptr<grpc::Channel>& channel, Request request,
-              absl::Duration timeout = absl::Seconds(60));
+              absl::Duration timeout = kHangLimit);
   ~PendingCall();
 
   void Cancel() { context_.TryCancel(); }
@@ -77,6 +78,10 @@ std::string Health(const std::shared_ptr<grpc::Channel>& channel,
 // A forward of random data over [1, len, heads, dim]; about
 // 4 * len^2 * heads * dim floating-point operations.
 attn::v1::ForwardRequest RandomForward(int64_t len, int64_t heads, int64_t dim);
+
+// A forward of 6 MiB by the slowest algorithm, some 50 minutes of two cores: it
+// keeps a lane busy until it is cancelled.
+attn::v1::ForwardRequest EndlessForward();
 
 }  // namespace attnd::testing
 

@@ -12,6 +12,7 @@
 
 #include "prometheus/counter.h"
 #include "prometheus/registry.h"
+#include "tests/hang_limit.h"
 
 namespace attnd::server {
 namespace {
@@ -24,10 +25,10 @@ constexpr char kGet[] = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
 // So many lines that no socket here takes them all unread.
 constexpr int kManySeries = 50000;
 
-// Waits for 20 s at most for whatever it does.
+// Waits for kHangLimit at most for whatever it does.
 Descriptor Socket(bool small = false) {
   Descriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const timeval timeout = {20, 0};
+  const timeval timeout = absl::ToTimeval(testing::kHangLimit);
   setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   const int bytes = 4096;
   if (small) {
@@ -48,7 +49,7 @@ void Send(const Descriptor& fd, const std::string& bytes) {
   (void)!send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
-// All until the server closes. "cut" when it resets, or nothing comes for 20 s.
+// All until the server closes. "cut" when it resets, or nothing comes.
 std::string Receive(const Descriptor& fd) {
   std::string all;
   char buffer[65536];
