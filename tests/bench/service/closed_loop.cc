@@ -1,13 +1,11 @@
-#include "tests/integration/closed_loop.h"
+#include "tests/bench/service/closed_loop.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "grpcpp/client_context.h"
 #include "tests/integration/rpc.h"
 
-namespace attnd::testing {
+namespace attnd::bench {
 
 struct ClosedLoop::Call {
   grpc::ClientContext context;
@@ -18,7 +16,8 @@ ClosedLoop::ClosedLoop(const std::string& target, int connections, int at_once,
                        attn::v1::ForwardRequest request)
     : request_(std::move(request)) {
   for (int i = 0; i < connections; ++i) {
-    stubs_.push_back(attn::v1::AttentionService::NewStub(Connect(target)));
+    stubs_.push_back(
+        attn::v1::AttentionService::NewStub(testing::Connect(target)));
   }
   for (int i = 0; i < at_once; ++i) {
     for (const auto& stub : stubs_) Next(*stub);
@@ -53,25 +52,4 @@ void ClosedLoop::AwaitOk(int64_t calls) {
   changed_.wait(lock, [&] { return ok_ >= calls || running_ == 0; });
 }
 
-std::vector<absl::Duration> Latencies(const std::string& target,
-                                      const attn::v1::ForwardRequest& request,
-                                      int calls) {
-  const auto channel = Connect(target);
-  std::vector<absl::Duration> latencies;
-  attn::v1::ForwardResponse response;
-  // The first ones connect and warm up.
-  for (int i = -20; i < calls; ++i) {
-    const absl::Time start = absl::Now();
-    if (!Forward(channel, request, response).ok()) continue;
-    if (i >= 0) latencies.push_back(absl::Now() - start);
-  }
-  std::sort(latencies.begin(), latencies.end());
-  return latencies;
-}
-
-absl::Duration Quantile(const std::vector<absl::Duration>& sorted, double q) {
-  if (sorted.empty()) return absl::InfiniteDuration();
-  return sorted[static_cast<size_t>(q * (sorted.size() - 1))];
-}
-
-}  // namespace attnd::testing
+}  // namespace attnd::bench

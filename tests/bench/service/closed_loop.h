@@ -1,5 +1,5 @@
-#ifndef ATTND_TESTS_INTEGRATION_CLOSED_LOOP_H_
-#define ATTND_TESTS_INTEGRATION_CLOSED_LOOP_H_
+#ifndef ATTND_TESTS_BENCH_SERVICE_CLOSED_LOOP_H_
+#define ATTND_TESTS_BENCH_SERVICE_CLOSED_LOOP_H_
 
 #include <atomic>
 #include <condition_variable>
@@ -9,10 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "attn/v1/attention.grpc.pb.h"
 
-namespace attnd::testing {
+namespace attnd::bench {
 
 // A client that saturates: `at_once` calls on each of `connections`, each
 // followed by the next until Stop or until it fails.
@@ -43,13 +42,6 @@ class ClosedLoop {
   bool stopped_ = false;
 };
 
-// Latencies of `calls` calls, one after another, sorted.
-std::vector<absl::Duration> Latencies(const std::string& target,
-                                      const attn::v1::ForwardRequest& request,
-                                      int calls);
-// Of sorted durations.
-absl::Duration Quantile(const std::vector<absl::Duration>& sorted, double q);
+}  // namespace attnd::bench
 
-}  // namespace attnd::testing
-
-#endif  // ATTND_TESTS_INTEGRATION_CLOSED_LOOP_H_
+#endif  // ATTND_TESTS_BENCH_SERVICE_CLOSED_LOOP_H_
