@@ -22,7 +22,9 @@
 #include "server/server.h"
 #include "tests/client/attnload_program.h"
 #include "tests/client/rude_server.h"
+#include "tests/hang_limit.h"
 #include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/manual_backend.h"
 #include "tests/server/fakes/slow_backend.h"
 
 namespace attnd {
@@ -37,44 +39,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 using Flags = std::vector<std::string>;
-
-// A terminal has one line that changes every second; a file gets a line every
-// five.
-TEST_F(AttnloadTest, SaysHowItGoesWhileItRuns) {
-  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-  ASSERT_GE(terminal, 0);
-  ASSERT_EQ(grantpt(terminal), 0);
-  ASSERT_EQ(unlockpt(terminal), 0);
-  // Held open, or what was written is gone with the last writer.
-  const std::string name = ptsname(terminal);
-  const int held = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
-  ASSERT_GE(held, 0);
-  // Few requests, far below what a terminal holds unread.
-  std::thread seen([&] {
-    const Ran ran = RunWithStderrTo(
-        name, {kSmall, "--rate=20", "--warmup=0", "--duration=1.8"});
-    EXPECT_EQ(ran.exit_status, kDone) << ran.output;
-    EXPECT_EQ(ran.output.find("load  "), 0) << "the table alone";
-  });
-  const std::string log = folder_.File("log");
-  const Ran ran = RunWithStderrTo(
-      log, {kSmall, "--rate=20", "--warmup=0", "--duration=5.7"});
-  seen.join();
-  EXPECT_EQ(ran.exit_status, kDone) << ran.output;
-  char text[4096];
-  const ssize_t size = read(terminal, text, sizeof(text));
-  ASSERT_GT(size, 0);
-  close(held);
-  close(terminal);
-
-  const std::string line =
-      "\\[20/s\\]   [0-9] s  [0-9.]+ requests/s  p50 [0-9.]+ ms  "
-      "p99 [0-9.]+ ms  [0-9]+ in flight  0 failed";
-  EXPECT_THAT(std::string(text, size),
-              ContainsRegex("\r\033\\[K" + line + "\r\033\\[K"));
-  EXPECT_THAT(ReadText(log), ContainsRegex(line + "\n"));
-  EXPECT_THAT(ReadText(log), Not(HasSubstr("\033")));
-}
 
 TEST_F(AttnloadTest, JsonOnStdoutIsAllThatIsThere) {
   const std::string log = folder_.File("log");
@@ -304,15 +268,105 @@ TEST_F(AttnloadOnFakes, WrongAnswersFailAndTheWorstIsShown) {
 }
 
 TEST_F(AttnloadOnFakes, ADeadlineEndsARequest) {
-  const Measured m = MeasureOn(
-      std::make_unique<server::SlowBackend>(absl::Hours(1)),
-      {kSmall, "--timeout=1", "--requests=2", "--concurrency=2", "--warmup=0"});
-  EXPECT_EQ(m.ran.exit_status, kBadOrNone);
-  EXPECT_EQ(m.levels[0]["sent_by_code"], json({{"DEADLINE_EXCEEDED", 2}}));
-  // Both hung side by side, until then.
-  EXPECT_EQ(m.levels[0]["in_flight_peak"], 2);
-  EXPECT_GT(m.levels[0]["elapsed_s"], 0.9);
-  EXPECT_LT(m.levels[0]["elapsed_s"], 20);
+  std::vector<std::unique_ptr<Backend>> devices;
+  devices.push_back(std::make_unique<server::SlowBackend>(absl::Hours(1)));
+  const auto server = server::Server::Start({}, std::move(devices));
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string target = absl::StrCat("127.0.0.1:", (*server)->port());
+  const std::string path = folder_.File("results.json");
+  // What the server is must be known within it as well, however slow that is.
+  double timeout = 0.1;
+  Ran ran;
+  while (!std::filesystem::exists(path)) {
+    timeout *= 2;
+    ASSERT_LT(timeout, absl::ToDoubleSeconds(testing::kHangLimit));
+    ran = RunProgram(Command(
+        target, {kSmall, absl::StrCat("--timeout=", timeout), "--requests=2",
+                 "--concurrency=2", "--warmup=0", "--json=" + path}));
+    EXPECT_EQ(ran.exit_status, kBadOrNone) << ran.output;
+  }
+  const json level = json::parse(ReadText(path), nullptr, false)["levels"][0];
+  EXPECT_EQ(level["sent_by_code"], json({{"DEADLINE_EXCEEDED", 2}}));
+  // Not before.
+  EXPECT_GT(level["elapsed_s"], 0.9 * timeout);
+}
+
+// What one attnload says on its way, of two requests one after the other: the
+// server keeps it waiting for the second until that has been seen.
+class HeldLoad {
+ public:
+  explicit HeldLoad(std::vector<std::string> command_before) {
+    auto device = std::make_unique<server::ManualBackend>();
+    device_ = device.get();
+    std::vector<std::unique_ptr<Backend>> devices;
+    devices.push_back(std::move(device));
+    auto server = server::Server::Start({}, std::move(devices));
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+    command_before.insert(
+        command_before.end(),
+        {ATTND_ATTNLOAD, absl::StrCat("127.0.0.1:", server_->port()), kSmall,
+         "--requests=2", "--warmup=0", "--check=0"});
+    program_ = std::thread([this, command = std::move(command_before)] {
+      ran_ = RunProgram(command);
+    });
+    device_->Finish(device_->Await());
+    device_->Await();
+  }
+  // Lets it go on to its end.
+  Ran End() {
+    device_->FinishAll();
+    program_.join();
+    return ran_;
+  }
+
+ private:
+  server::ManualBackend* device_ = nullptr;
+  std::unique_ptr<server::Server> server_;
+  Ran ran_;
+  std::thread program_;
+};
+
+// A terminal has one line that changes every second; a file gets a line every
+// five.
+TEST_F(AttnloadOnFakes, SaysHowItGoesWhileItRuns) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(grantpt(terminal), 0);
+  ASSERT_EQ(unlockpt(terminal), 0);
+  // Held open, or what was written is gone with the last writer.
+  const std::string name = ptsname(terminal);
+  const int held = open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_GE(held, 0);
+  const std::string log = folder_.File("log");
+  HeldLoad on_terminal(StderrTo(name)), on_file(StderrTo(log));
+
+  const std::string line =
+      "\\[1 at once\\] +[0-9]+ s  [0-9.]+ requests/s  p50 [0-9.]+ ms  "
+      "p99 [0-9.]+ ms  1 in flight  0 failed";
+  std::string seen;
+  const auto read_until = [&](const std::string& regex) {
+    while (!::testing::Value(seen, ContainsRegex(regex))) {
+      char text[4096];
+      const ssize_t size = read(terminal, text, sizeof(text));
+      ASSERT_GT(size, 0);
+      seen.append(text, size);
+    }
+  };
+  read_until("\r\033\\[K" + line);
+  const Ran with_terminal = on_terminal.End();
+  EXPECT_EQ(with_terminal.exit_status, kDone) << with_terminal.output;
+  EXPECT_EQ(with_terminal.output.find("load  "), 0) << "the table alone";
+  // It goes when the level ends.
+  read_until("failed\r\033\\[K");
+  close(held);
+  close(terminal);
+
+  EXPECT_TRUE(testing::Eventually([&] {
+    return ::testing::Value(ReadText(log), ContainsRegex(line + "\n"));
+  })) << ReadText(log);
+  EXPECT_THAT(ReadText(log), Not(HasSubstr("\033")));
+  EXPECT_EQ(on_file.End().exit_status, kDone);
 }
 
 // The first run on any of the devices that share `failed` takes its device

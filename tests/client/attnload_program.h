@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "tests/hang_limit.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/process.h"
 
@@ -50,11 +50,14 @@ class AttnloadTest : public ::testing::Test {
   testing::Ran Run(const std::vector<std::string>& flags) const {
     return testing::RunProgram(Command(server_->tcp(), flags));
   }
+  // What runs the command that follows it with stderr sent to `path`.
+  static std::vector<std::string> StderrTo(const std::string& path) {
+    return {"/bin/sh", "-c", "to=$0; exec \"$@\" 2>\"$to\"", path};
+  }
   // With stderr sent to `path`, which leaves stdout in Ran::output.
   testing::Ran RunWithStderrTo(const std::string& path,
                                const std::vector<std::string>& flags) const {
-    std::vector<std::string> command = {"/bin/sh", "-c",
-                                        "to=$0; exec \"$@\" 2>\"$to\"", path};
+    std::vector<std::string> command = StderrTo(path);
     const std::vector<std::string> rest = Command(server_->tcp(), flags);
     command.insert(command.end(), rest.begin(), rest.end());
     return testing::RunProgram(command);
@@ -93,10 +96,8 @@ class AttnloadTest : public ::testing::Test {
                   const char* code = "OK") const {
     const std::string series = absl::StrCat(
         "attnd_requests_total{code=\"", code, "\",method=\"", method, "\"}");
-    const absl::Time give_up = absl::Now() + absl::Seconds(20);
-    double seen = Counted(series);
-    while (seen != expected && absl::Now() < give_up) seen = Counted(series);
-    return seen;
+    (void)testing::Eventually([&] { return Counted(series) == expected; });
+    return Counted(series);
   }
 
   std::unique_ptr<testing::ServerProcess> server_;

@@ -244,8 +244,9 @@ TEST_F(AttnloadTest, SumsUpWhatTheServerMeasures) {
 }
 
 TEST_F(AttnloadTest, WarmUpIsSentButNotMeasured) {
+  // Which requests are due before it ends follows from the seed.
   const Measured m = Measure(
-      {kSmall, "--warmup=0.3", "--requests=1", "--concurrency=1", "--check=0"});
+      {kSmall, "--warmup=0.1", "--requests=1", "--rate=200", "--check=0"});
   const json& level = m.levels[0];
   EXPECT_EQ(level["ok"], 1);
   EXPECT_EQ(level["latency"]["count"], 1);

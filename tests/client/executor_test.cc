@@ -34,12 +34,14 @@ TEST(TaskQueueTest, RunsTimersByTheirTimeAfterWhatIsReady) {
   TaskQueue queue;
   std::vector<int> ran;
   const auto add = [&](int i) { return [&ran, i] { ran.push_back(i); }; };
-  queue.PostAfter(absl::Milliseconds(3), add(3));
+  // Posted later and due earlier, however long posting takes: a timer is looked
+  // at when nothing is ready.
+  queue.PostAfter(absl::Hours(10), add(3));
   queue.PostAfter(absl::Milliseconds(1), add(1));
   queue.PostAfter(absl::Milliseconds(2), add(2));
   queue.Post(add(0));
-  for (int i = 0; i < 4; ++i) EXPECT_TRUE(queue.RunOne());
-  EXPECT_THAT(ran, ElementsAre(0, 1, 2, 3));
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(queue.RunOne());
+  EXPECT_THAT(ran, ElementsAre(0, 1, 2));
 }
 
 TEST(TaskQueueTest, ATimerIsNeverEarly) {

@@ -19,6 +19,7 @@
 #include "attnd/client.h"
 #include "proto/wire/grpc_status.h"
 #include "proto/wire/status.h"
+#include "tests/hang_limit.h"
 
 namespace attnd::client {
 namespace {
@@ -99,7 +100,7 @@ TEST_F(GrpcClientTest, ForwardBringsOutputsIntoTheCallersMemory) {
   ASSERT_TRUE(client.ok()) << client.status();
   for (const int64_t tokens : {1, 5, 100'000}) {
     Example example(tokens);
-    const auto report = (*client)->Forward(example.call, {absl::Seconds(30)});
+    const auto report = (*client)->Forward(example.call, {testing::kHangLimit});
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(example.o, example.q);
     EXPECT_EQ(example.lse.front(), 1);
@@ -119,10 +120,10 @@ TEST_F(GrpcClientTest, ConnectionsAreDistinctAndTakenInTurn) {
   ASSERT_TRUE(client.ok() && other.ok());
   Example example(5);
   for (int i = 0; i < 9; ++i) {
-    ASSERT_TRUE((*client)->Forward(example.call, {absl::Seconds(30)}).ok());
+    ASSERT_TRUE((*client)->Forward(example.call, {testing::kHangLimit}).ok());
   }
   EXPECT_EQ(service_.peers.size(), 3);
-  ASSERT_TRUE((*other)->Forward(example.call, {absl::Seconds(30)}).ok());
+  ASSERT_TRUE((*other)->Forward(example.call, {testing::kHangLimit}).ok());
   EXPECT_EQ(service_.peers.size(), 4);
 }
 
@@ -131,7 +132,7 @@ TEST_F(GrpcClientTest, TheServersStatusArrivesWithItsDetails) {
   auto client = Client::Create(target_);
   ASSERT_TRUE(client.ok()) << client.status();
   Example example(5);
-  const auto report = (*client)->Forward(example.call, {absl::Seconds(30)});
+  const auto report = (*client)->Forward(example.call, {testing::kHangLimit});
   EXPECT_EQ(report.status(), service_.failure);
   ASSERT_EQ(wire::FieldViolations(report.status()).size(), 1);
   EXPECT_EQ(wire::FieldViolations(report.status())[0].field, "k.shape");
@@ -147,7 +148,7 @@ TEST_F(GrpcClientTest, AResponseOverTheLimitIsRefusedAndNotTriedAgain) {
   example.call.o = {};
   ASSERT_LT(example.q.size() * sizeof(float), 1000);
   service_.padding.assign(2000, 'x');
-  const auto report = (*client)->Forward(example.call, {absl::Seconds(30)});
+  const auto report = (*client)->Forward(example.call, {testing::kHangLimit});
   EXPECT_TRUE(absl::IsResourceExhausted(report.status())) << report.status();
 }
 
@@ -159,7 +160,7 @@ TEST_F(GrpcClientTest, NoServerIsUnavailableAfterEveryAttempt) {
   auto client = Client::Create(target_, options);
   ASSERT_TRUE(client.ok()) << client.status();
   Example example(5);
-  const auto report = (*client)->Forward(example.call, {absl::Seconds(30)});
+  const auto report = (*client)->Forward(example.call, {testing::kHangLimit});
   EXPECT_TRUE(absl::IsUnavailable(report.status())) << report.status();
 }
 
@@ -175,7 +176,7 @@ TEST_F(GrpcClientTest, AThousandCallsInFlightAreAllAnswered) {
   absl::Notification all_started, all_done;
   std::atomic<int> answered{0};
   for (Example& example : examples) {
-    (*client)->ForwardAsync(example.call, {absl::Seconds(60)},
+    (*client)->ForwardAsync(example.call, {testing::kHangLimit},
                             [&](absl::StatusOr<Report> report) {
                               EXPECT_TRUE(report.ok()) << report.status();
                               all_started.WaitForNotification();

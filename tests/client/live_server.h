@@ -14,6 +14,7 @@
 
 #include "absl/random/random.h"
 #include "attnd/client.h"
+#include "tests/hang_limit.h"
 #include "tests/integration/process.h"
 
 namespace attnd::client {
@@ -90,7 +91,7 @@ class LiveServerTest : public ::testing::Test {
 
   void ExpectServes() {
     Example example(2, 4);
-    const auto report = client_->Forward(example.call, {absl::Seconds(60)});
+    const auto report = client_->Forward(example.call, {testing::kHangLimit});
     ASSERT_TRUE(report.ok()) << report.status();
     example.ExpectAnswered();
   }

@@ -1,4 +1,5 @@
-// The client against an attnd that is stopped in the middle of an upload.
+// The client against an attnd that is stopped in the middle of an upload: calls
+// end, rather than never. How soon is measured by tests/bench/service_bench.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,9 +9,9 @@
 
 #include "absl/synchronization/blocking_counter.h"
 #include "absl/synchronization/notification.h"
-#include "absl/time/clock.h"
 #include "attnd/client.h"
 #include "tests/client/live_server.h"
+#include "tests/hang_limit.h"
 
 namespace attnd::client {
 namespace {
@@ -19,23 +20,23 @@ namespace {
 // write is stuck, and no deadline ends that, only who breaks the connection.
 class StoppedServerTest : public EverySocketTest {
  protected:
-  static constexpr absl::Duration kDeadline = absl::Milliseconds(300);
+  static constexpr absl::Duration kDeadline = absl::Milliseconds(100);
   static constexpr absl::Duration kKeepaliveTime = absl::Seconds(1);
-  static constexpr absl::Duration kKeepaliveTimeout = absl::Seconds(1);
+  static constexpr absl::Duration kKeepaliveTimeout = absl::Milliseconds(500);
 
   void StartWithKeepalive(int connections) {
     ClientOptions options;
     options.connections = connections;
     options.keepalive_time = kKeepaliveTime;
     options.keepalive_timeout = kKeepaliveTimeout;
+    // A busy server may be taken for a stopped one.
+    options.max_attempts = 20;
     Start(options);
     // Every connection, before it is needed.
     for (int i = 1; i < connections; ++i) ExpectServes();
   }
 
-  void ExpectEndedInTime(absl::Time start, const absl::Status& status) {
-    EXPECT_LE(absl::Now() - start,
-              kDeadline + kKeepaliveTime + kKeepaliveTimeout);
+  void ExpectEnded(const absl::Status& status) {
     EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsUnavailable(status))
         << status;
   }
@@ -52,10 +53,9 @@ TEST_P(StoppedServerTest, SyncCallsEndAndLetGoOfTheirMemory) {
   for (int round = 0; round < 2; ++round) {
     server_->Signal(SIGSTOP);
     auto example = std::make_unique<Example>(1 << 14, 128);  // 8 MiB
-    const absl::Time start = absl::Now();
     const auto report = client_->Forward(example->call, {kDeadline});
     example.reset();
-    ExpectEndedInTime(start, report.status());
+    ExpectEnded(report.status());
     Resume();
   }
 }
@@ -71,14 +71,13 @@ TEST_P(StoppedServerTest, AsyncCallsEndAndLetGoOfTheirMemory) {
   for (int i = 0; i < kCalls; ++i) {
     // Some are being uploaded, some wait behind them, some come later.
     if (i == kCalls / 2) server_->Signal(SIGSTOP);
-    client_->ForwardAsync(examples[i]->call, {kDeadline},
-                          [this, &ended, &example = examples[i],
-                           start = absl::Now()](absl::StatusOr<Report> report) {
-                            example.reset();
-                            if (!report.ok())
-                              ExpectEndedInTime(start, report.status());
-                            ended.DecrementCount();
-                          });
+    client_->ForwardAsync(
+        examples[i]->call, {kDeadline},
+        [this, &ended, &example = examples[i]](absl::StatusOr<Report> report) {
+          example.reset();
+          if (!report.ok()) ExpectEnded(report.status());
+          ended.DecrementCount();
+        });
   }
   ended.Wait();
   Resume();
@@ -90,37 +89,31 @@ TEST_P(StoppedServerTest, SmallCallsEndBehindAStuckOne) {
   server_->Signal(SIGSTOP);
   auto stuck = std::make_unique<Example>(1 << 14, 128);
   absl::Notification ended;
-  client_->ForwardAsync(stuck->call, {absl::Seconds(60)},
+  client_->ForwardAsync(stuck->call, {testing::kHangLimit},
                         [&](absl::StatusOr<Report>) {
                           stuck.reset();
                           ended.Notify();
                         });
   Example small(1, 64);
-  const absl::Time start = absl::Now();
   const auto report = client_->Forward(small.call, {kDeadline});
-  ExpectEndedInTime(start, report.status());
+  ExpectEnded(report.status());
   Resume();
   ended.WaitForNotification();
 }
 
-TEST_P(StoppedServerTest, DestructionWaitsForCallsNoLongerThanThat) {
+TEST_P(StoppedServerTest, DestructionWaitsForCallsToEnd) {
   StartWithKeepalive(1);
   server_->Signal(SIGSTOP);
   auto example = std::make_unique<Example>(1 << 14, 128);
   bool done = false;
-  const absl::Time start = absl::Now();
   client_->ForwardAsync(example->call, {kDeadline},
                         [&](absl::StatusOr<Report> report) {
                           example.reset();
-                          ExpectEndedInTime(start, report.status());
+                          ExpectEnded(report.status());
                           done = true;
                         });
   client_.reset();
   EXPECT_TRUE(done);
-  // Half a second for threads of gRPC's to end.
-  EXPECT_LE(
-      absl::Now() - start,
-      kDeadline + kKeepaliveTime + kKeepaliveTimeout + absl::Milliseconds(500));
 }
 
 TEST_P(StoppedServerTest, CancelledCallsEndAndLetGoOfTheirMemory) {
@@ -129,16 +122,14 @@ TEST_P(StoppedServerTest, CancelledCallsEndAndLetGoOfTheirMemory) {
   auto example = std::make_unique<Example>(1 << 14, 128);
   absl::Notification ended;
   absl::Status status;
-  const auto cancel = client_->ForwardAsync(example->call, {absl::Seconds(60)},
+  const auto cancel = client_->ForwardAsync(example->call, {},
                                             [&](absl::StatusOr<Report> report) {
                                               example.reset();
                                               status = report.status();
                                               ended.Notify();
                                             });
   cancel();
-  const absl::Time start = absl::Now();
   ended.WaitForNotification();
-  EXPECT_LE(absl::Now() - start, kKeepaliveTime + kKeepaliveTimeout);
   EXPECT_TRUE(absl::IsCancelled(status) || absl::IsUnavailable(status))
       << status;
   Resume();

@@ -137,7 +137,7 @@ TEST(Load, ClosedLoopKeepsAsManyInFlightAsAsked) {
 // stall. A closed loop would see one slow call; the open one sees everybody
 // who came meanwhile.
 TEST(Load, OpenLoopLatencyShowsAStallToAllItKeptWaiting) {
-  constexpr auto kStall = std::chrono::seconds(1);
+  constexpr auto kStall = std::chrono::milliseconds(200);
   std::mutex mutex;
   Clock::time_point stalled_until{};
   FakeClient client([&](int64_t call) -> absl::StatusOr<client::Report> {
@@ -150,16 +150,15 @@ TEST(Load, OpenLoopLatencyShowsAStallToAllItKeptWaiting) {
     std::this_thread::sleep_until(until);
     return SomeReport();
   });
-  // 300 requests in about 3 s, with at most 4 in flight: the others wait for
-  // their turn, and their latency counts that.
-  LoadOptions options = Options(true, 100, 300);
+  // 300 requests, all due within 30 ms or so and before the stall ends, with at
+  // most 4 in flight: the others wait for their turn, and their latency counts
+  // that.
+  LoadOptions options = Options(true, 10'000, 300);
   options.max_in_flight = 4;
   const Results results = RunOn(client, options);
   EXPECT_EQ(results.ok, 300);
-  EXPECT_GE(results.latency.Quantile(0.99), absl::Milliseconds(900));
-  // Arrivals are spread over the stall: a quarter of its length at least was
-  // felt by one request in ten.
-  EXPECT_GE(results.latency.Quantile(0.9), absl::Milliseconds(250));
+  // All but the 20 before it.
+  EXPECT_GE(results.latency.Quantile(0.1), absl::Milliseconds(100));
 }
 
 TEST(Load, WarmUpIsCountedByCodeButNotMeasured) {
