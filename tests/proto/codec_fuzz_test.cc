@@ -1,7 +1,6 @@
 // The codec against generated protobuf on hostile bytes: random mutations of
-// valid messages for a few seconds, and the corpus that libFuzzer found.
+// valid messages, and the corpus that libFuzzer found.
 
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -18,11 +17,8 @@
 namespace attnd::wire::testing {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 TEST(CodecFuzz, MutatedMessagesAreReadAsGeneratedCodeReadsThem) {
-  constexpr int kMost = 200'000;
-  const auto end = Clock::now() + std::chrono::seconds(5);
+  constexpr int kInputs = 50'000;
   std::mt19937_64 random(5);
   const std::vector<const Message*> types = AllTypes();
   const auto fresh = [&](const Message& type) {
@@ -30,8 +26,8 @@ TEST(CodecFuzz, MutatedMessagesAreReadAsGeneratedCodeReadsThem) {
     FillRandom(random, *message);
     return message->SerializeAsString();
   };
-  int inputs = 0, accepted = 0;
-  for (; inputs < kMost && Clock::now() < end; ++inputs) {
+  int accepted = 0;
+  for (int i = 0; i < kInputs; ++i) {
     const Message& type = *types[random() % types.size()];
     const Message& other = *types[random() % types.size()];
     std::string bytes = fresh(type);
@@ -43,12 +39,10 @@ TEST(CodecFuzz, MutatedMessagesAreReadAsGeneratedCodeReadsThem) {
     ASSERT_TRUE(status.ok()) << status;
     accepted += ok;
   }
-  RecordProperty("inputs", inputs);
   RecordProperty("accepted", accepted);
-  std::cout << inputs << " inputs, " << accepted << " accepted\n";
   // Both outcomes are being compared, not one.
-  EXPECT_GT(accepted, inputs / 50);
-  EXPECT_LT(accepted, inputs * 49 / 50);
+  EXPECT_GT(accepted, kInputs / 50);
+  EXPECT_LT(accepted, kInputs * 49 / 50);
 }
 
 TEST(CodecFuzz, BytesCutAnywhereAreReadAsGeneratedCodeReadsThem) {
