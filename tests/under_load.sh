@@ -2,8 +2,8 @@
 # Whether the tests depend on speed: runs them again and again on a machine that
 # is kept busy, and says which failed how often.
 #
-#   tests/under_load.sh           all tests of build/release, 10 times
-#   tests/under_load.sh 3         3 times
+#   tests/under_load.sh                all tests of build/release, 10 times
+#   tests/under_load.sh 3              3 times
 #   tests/under_load.sh 3 -- -L grpc   further arguments are ctest's
 #
 # Two processes keep two cores busy meanwhile (ATTND_LOAD: how many).
@@ -21,6 +21,7 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
+run=0
 build=${ATTND_BUILD:-build/release}
 jobs=${ATTND_JOBS:-$(nproc)}
 
@@ -31,7 +32,7 @@ finish() {
   rm -rf "$scratch"
 }
 trap finish EXIT
-trap 'exit 130' INT TERM
+trap 'echo "ended by a signal in run $run"; exit 130' INT TERM HUP
 for ((i = 0; i < ${ATTND_LOAD:-2}; ++i)); do
   (while :; do :; done) &
   busy+=($!)

@@ -155,7 +155,10 @@ bool ServerProcess::AwaitLog(const std::string& text) const {
   return Eventually([&] { return absl::StrContains(log(), text); });
 }
 
-void ServerProcess::Signal(int signal) const { kill(pid_, signal); }
+// Once it has been waited for, its number may be another process'.
+void ServerProcess::Signal(int signal) const {
+  if (!exit_.has_value()) kill(pid_, signal);
+}
 
 std::optional<int> ServerProcess::Wait(absl::Duration timeout) {
   if (exit_.has_value()) return exit_;
