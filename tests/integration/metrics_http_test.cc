@@ -9,13 +9,13 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "server/net/descriptor.h"
 #include "tests/hang_limit.h"
-#include "tests/integration/http_get.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
 #include "tests/server/bad_requests.h"
@@ -63,23 +63,22 @@ class MetricsOverHttp : public ::testing::Test {
 };
 
 TEST_F(MetricsOverHttp, CountWhatClientsSaw) {
-  const auto count = [this](const char* method, const char* code) {
-    // The last call's count may follow its answer by a moment.
-    return MetricValue(process_->Metrics(),
-                       absl::StrCat("attnd_requests_total{code=\"", code,
-                                    "\",method=\"", method, "\"}"));
+  const auto call = [](const char* method, const char* code) {
+    return absl::StrCat("attnd_requests_total{code=\"", code, "\",method=\"",
+                        method, "\"}");
   };
-  ASSERT_TRUE(Eventually([&] {
-    return count("Backward", "INVALID_ARGUMENT") >= refused_[1][3];
-  })) << process_->Metrics();
-  EXPECT_EQ(count("Forward", "OK"), 5);
-  EXPECT_EQ(count("Forward", "INVALID_ARGUMENT"), refused_[0][3]);
-  EXPECT_EQ(count("Forward", "UNIMPLEMENTED"), refused_[0][12]);
-  EXPECT_EQ(count("Backward", "INVALID_ARGUMENT"), refused_[1][3]);
-  EXPECT_EQ(MetricValue(process_->Metrics(), "attnd_batch_requests_count"), 5);
-  EXPECT_EQ(MetricValue(process_->Metrics(),
-                        "attnd_device_in_service{device=\"cpu:0\"}"),
-            1);
+  const std::vector<std::pair<std::string, double>> expected = {
+      {call("Forward", "OK"), 5},
+      {call("Forward", "INVALID_ARGUMENT"), refused_[0][3]},
+      {call("Forward", "UNIMPLEMENTED"), refused_[0][12]},
+      {call("Backward", "INVALID_ARGUMENT"), refused_[1][3]},
+      {"attnd_batch_requests_count", 5},
+      {"attnd_device_in_service{device=\"cpu:0\"}", 1}};
+  for (const auto& [series, value] : expected) {
+    // A call's count may follow its answer.
+    (void)Eventually([&] { return process_->Metric(series) == value; });
+    EXPECT_EQ(process_->Metric(series), value) << series;
+  }
 }
 
 // Bytes that a peer sends on a connection of its own, which it then holds open

@@ -33,7 +33,7 @@ std::unique_ptr<Soak> Start(const std::string& binary) {
 TEST(Soak, MixedRequestsLeaveNothingBehind) {
   const auto soak = Start(ATTND_BINARY);
   soak->WarmUp();
-  soak->Run(2000);
+  soak->Run(1000);
   EXPECT_GT(soak->Seen(0), 0);
   EXPECT_EQ(soak->Contradiction(), "");
   const Usage rest = soak->Rest();
