@@ -27,7 +27,7 @@ namespace {
 std::string Find(const std::string& program) {
   const char* path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)
   for (absl::string_view folder : absl::StrSplit(path ? path : "", ':')) {
-    const std::string file = absl::StrCat(folder, "/", program);
+    std::string file = absl::StrCat(folder, "/", program);
     if (access(file.c_str(), X_OK) == 0) return file;
   }
   return "";
@@ -74,7 +74,9 @@ TEST_F(MetricsOverHttp, CountWhatClientsSaw) {
       {call("Backward", "INVALID_ARGUMENT"), refused_[1][3]},
       {"attnd_batch_requests_count", 5},
       {"attnd_device_in_service{device=\"cpu:0\"}", 1}};
-  for (const auto& [series, value] : expected) {
+  for (const std::pair<std::string, double>& count : expected) {
+    const std::string& series = count.first;
+    const double value = count.second;
     // A call's count may follow its answer.
     (void)Eventually([&] { return process_->Metric(series) == value; });
     EXPECT_EQ(process_->Metric(series), value) << series;
