@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,10 +12,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "server/net/descriptor.h"
 #include "tests/hang_limit.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
+#include "tests/integration/slow_peers.h"
 #include "tests/server/bad_requests.h"
 
 namespace attnd::testing {
@@ -83,29 +81,9 @@ TEST_F(MetricsOverHttp, CountWhatClientsSaw) {
   }
 }
 
-// Bytes that a peer sends on a connection of its own, which it then holds open
-// and never reads from.
-std::vector<server::Descriptor> SlowPeers(int count, int port) {
-  constexpr const char* kSent[] = {"", "GET /metrics HTT",
-                                   "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"};
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  to.sin_port = htons(port);
-  std::vector<server::Descriptor> peers;
-  for (int i = 0; i < count; ++i) {
-    peers.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int fd = peers.back().get(), bytes = 4096;
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
-    const std::string sent = kSent[i % 3];
-    EXPECT_EQ(send(fd, sent.data(), sent.size(), MSG_NOSIGNAL), sent.size());
-  }
-  return peers;
-}
-
 TEST_F(MetricsOverHttp, ComeWhile200PeersAreSlow) {
   const auto peers = SlowPeers(200, process_->metrics_port());
+  ASSERT_TRUE(peers.ok()) << peers.status();
   for (int i = 0; i < 3; ++i) EXPECT_NE(process_->Metrics(), "");
 }
 

@@ -1,9 +1,6 @@
 // How long requests wait: beside large ones, behind one that is cancelled, and
 // for metrics.
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -12,11 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
-#include "server/net/descriptor.h"
 #include "tests/bench/service/closed_loop.h"
 #include "tests/bench/service/section.h"
 #include "tests/bench/stats.h"
 #include "tests/integration/rpc.h"
+#include "tests/integration/slow_peers.h"
 
 namespace attnd::bench {
 namespace {
@@ -52,28 +49,6 @@ int HeadsOfTwoSeconds(const std::string& target) {
   const double seconds = response.report().phases().compute_ns() * 1e-9;
   // 256 times as much at 32,768.
   return static_cast<int>(8 * 2 / (256 * seconds)) + 1;
-}
-
-// Peers that ask for metrics, wholly or in part, and never read.
-std::vector<server::Descriptor> SlowPeers(int count, int port) {
-  constexpr const char* kSent[] = {"", "GET /metrics HTT",
-                                   "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"};
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  to.sin_port = htons(port);
-  std::vector<server::Descriptor> peers;
-  for (int i = 0; i < count; ++i) {
-    peers.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const int fd = peers.back().get(), bytes = 4096;
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-    const std::string sent = kSent[i % 3];
-    if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0 ||
-        send(fd, sent.data(), sent.size(), MSG_NOSIGNAL) < 0) {
-      Require(absl::UnavailableError("the metrics' port takes no peer"));
-    }
-  }
-  return peers;
 }
 
 }  // namespace
@@ -130,7 +105,8 @@ void Cancel(Table& table) {
 void Scrape(Table& table) {
   const auto process =
       StartAttnd({"--memory_limit=128MiB", "--metrics_port=0"});
-  const auto peers = SlowPeers(200, process->metrics_port());
+  const auto peers = testing::SlowPeers(200, process->metrics_port());
+  Require(peers.status());
   absl::Duration worst;
   for (int i = 0; i < 20; ++i) {
     const absl::Time start = MonotonicNow();
