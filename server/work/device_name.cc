@@ -9,7 +9,7 @@ std::string DeviceLabel(const DeviceInfo& device) {
 }
 
 std::string DeviceString(const DeviceInfo& device) {
-  return absl::StrCat(device.kind, ":", device.index, " ", device.name);
+  return absl::StrCat(DeviceLabel(device), " ", device.name);
 }
 
 }  // namespace attnd::server
