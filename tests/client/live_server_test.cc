@@ -131,7 +131,7 @@ TEST_F(LiveServerTest, CancelledCallsEndAndTheServerServesOn) {
 TEST_F(LiveServerTest, CancelledCallsAreCancelled) {
   constexpr int kCalls = 16;
   Start();
-  server_->Signal(SIGSTOP);
+  server_->Stop();
   absl::BlockingCounter ended(kCalls);
   std::vector<std::unique_ptr<Example>> examples(kCalls);
   for (int i = 0; i < kCalls; ++i) {
@@ -143,7 +143,7 @@ TEST_F(LiveServerTest, CancelledCallsAreCancelled) {
         });
     cancel();
   }
-  server_->Signal(SIGCONT);
+  server_->Continue();
   ended.Wait();
   ExpectServes();
 }
@@ -219,7 +219,7 @@ TEST_P(EverySocketTest, AServerThatDiesMidUploadIsUnavailable) {
   ClientOptions options;
   options.initial_backoff = absl::Milliseconds(1);
   Start(options);
-  server_->Signal(SIGSTOP);
+  server_->Stop();
   auto example = std::make_unique<Example>(1 << 14, 128);
   absl::Notification ended;
   std::optional<absl::StatusOr<Report>> result;

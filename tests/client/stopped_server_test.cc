@@ -2,7 +2,6 @@
 // end, rather than never. How soon is measured by tests/bench/service_bench.
 
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <memory>
 #include <vector>
@@ -43,7 +42,7 @@ class StoppedServerTest : public EverySocketTest {
 
   // Whatever was still being written to the server now goes on, if it may.
   void Resume() {
-    server_->Signal(SIGCONT);
+    server_->Continue();
     ExpectServes();
   }
 };
@@ -51,7 +50,7 @@ class StoppedServerTest : public EverySocketTest {
 TEST_P(StoppedServerTest, SyncCallsEndAndLetGoOfTheirMemory) {
   StartWithKeepalive(1);
   for (int round = 0; round < 2; ++round) {
-    server_->Signal(SIGSTOP);
+    server_->Stop();
     auto example = std::make_unique<Example>(1 << 14, 128);  // 8 MiB
     const auto report = client_->Forward(example->call, {kDeadline});
     example.reset();
@@ -70,7 +69,7 @@ TEST_P(StoppedServerTest, AsyncCallsEndAndLetGoOfTheirMemory) {
   absl::BlockingCounter ended(kCalls);
   for (int i = 0; i < kCalls; ++i) {
     // Some are being uploaded, some wait behind them, some come later.
-    if (i == kCalls / 2) server_->Signal(SIGSTOP);
+    if (i == kCalls / 2) server_->Stop();
     client_->ForwardAsync(
         examples[i]->call, {kDeadline},
         [this, &ended, &example = examples[i]](absl::StatusOr<Report> report) {
@@ -86,7 +85,7 @@ TEST_P(StoppedServerTest, AsyncCallsEndAndLetGoOfTheirMemory) {
 // The write is another call's, which has all the time in the world.
 TEST_P(StoppedServerTest, SmallCallsEndBehindAStuckOne) {
   StartWithKeepalive(1);
-  server_->Signal(SIGSTOP);
+  server_->Stop();
   auto stuck = std::make_unique<Example>(1 << 14, 128);
   absl::Notification ended;
   client_->ForwardAsync(stuck->call, {testing::kHangLimit},
@@ -103,7 +102,7 @@ TEST_P(StoppedServerTest, SmallCallsEndBehindAStuckOne) {
 
 TEST_P(StoppedServerTest, DestructionWaitsForCallsToEnd) {
   StartWithKeepalive(1);
-  server_->Signal(SIGSTOP);
+  server_->Stop();
   auto example = std::make_unique<Example>(1 << 14, 128);
   bool done = false;
   client_->ForwardAsync(example->call, {kDeadline},
@@ -118,7 +117,7 @@ TEST_P(StoppedServerTest, DestructionWaitsForCallsToEnd) {
 
 TEST_P(StoppedServerTest, CancelledCallsEndAndLetGoOfTheirMemory) {
   StartWithKeepalive(1);
-  server_->Signal(SIGSTOP);
+  server_->Stop();
   auto example = std::make_unique<Example>(1 << 14, 128);
   absl::Notification ended;
   absl::Status status;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -159,6 +160,18 @@ bool ServerProcess::AwaitLog(const std::string& text) const {
 void ServerProcess::Signal(int signal) const {
   if (!exit_.has_value()) kill(pid_, signal);
 }
+
+void ServerProcess::Stop() const {
+  Signal(SIGSTOP);
+  if (exit_.has_value()) return;
+  // What it waits for stays to be waited for: another Stop, and Wait.
+  siginfo_t info;
+  while (waitid(P_PID, pid_, &info, WSTOPPED | WEXITED | WNOWAIT) != 0 &&
+         errno == EINTR) {
+  }
+}
+
+void ServerProcess::Continue() const { Signal(SIGCONT); }
 
 std::optional<int> ServerProcess::Wait(absl::Duration timeout) {
   if (exit_.has_value()) return exit_;

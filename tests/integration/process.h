@@ -71,6 +71,10 @@ class ServerProcess {
   bool AwaitLog(const std::string& text) const;
 
   void Signal(int signal) const;
+  // SIGSTOP, and until every thread has stopped: the signal alone says nothing
+  // of when, and on busy cores the others go on serving meanwhile.
+  void Stop() const;
+  void Continue() const;
   // Its exit status (128 + signal when killed), or nothing by `timeout`.
   std::optional<int> Wait(absl::Duration timeout = kHangLimit);
 

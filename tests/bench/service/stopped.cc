@@ -1,7 +1,5 @@
 // How soon calls end whose server is stopped in the middle of their upload.
 
-#include <signal.h>
-
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,12 +35,12 @@ class StoppedServer {
   }
   ~StoppedServer() {
     client_.reset();
-    process_->Signal(SIGCONT);
+    process_->Continue();
   }
 
-  void Stop() { process_->Signal(SIGSTOP); }
+  void Stop() { process_->Stop(); }
   void Resume() {
-    process_->Signal(SIGCONT);
+    process_->Continue();
     Serve();
   }
   client::ForwardCall Call(int64_t tokens, std::vector<float>& o) const {
