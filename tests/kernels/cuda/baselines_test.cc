@@ -25,6 +25,7 @@ namespace {
 using cuda::LaunchCounts;
 using cuda::Workspace;
 using testing::CheckForward;
+using testing::CheckResults;
 using testing::DenseProblem;
 using testing::DeviceRunner;
 using testing::DeviceTest;
@@ -96,6 +97,25 @@ TEST_P(BaselinesTest, GivesExactOneHotResultsForHugeScales) {
       ASSERT_TRUE(Run({&problem.forward, 1}).ok());
       problem.ExpectForward();
     }
+  }
+}
+
+// Rows whose positions leap: between two blocks of rows there are whole blocks
+// of columns that the problem spans and no row sees.
+TEST_P(BaselinesTest, IsAccurateWhereNoRowSeesABlockOfColumns) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    SCOPED_TRACE(absl::StrCat("dtype ", static_cast<int>(dtype)));
+    constexpr int64_t kRows = 66, kStride = 200;
+    DenseProblem problem(1, {.dtype = dtype,
+                             .q_len = kRows,
+                             .kv_len = kRows * kStride,
+                             .mask = {.left = 3, .right = 3}});
+    problem.args.problem.q_start = 0;
+    problem.args.problem.q_stride = kStride;
+    ASSERT_TRUE(Run({&problem.args, 1}).ok());
+    ASSERT_TRUE(CheckResults(problem.args.problem, dtype, problem.o.Values(),
+                             problem.lse.Values(),
+                             testing::Slack::kApproximations));
   }
 }
 

@@ -62,8 +62,10 @@ class Head {
                             int64_t j1) {
     const int64_t kv_head = h_ / p_.group;
     const int columns = static_cast<int>(j1 - j0);
-    // All threads have finished with the K and V before: read them or, if no
-    // rows saw them, only loaded them.
+    // All threads have finished with the K and V before. Where no block of rows
+    // saw those, as between rows whose positions leap, their loads are still
+    // under way, and would race with those that follow.
+    block_.AwaitLoads();
     __syncthreads();
     block_.LoadK(Tokens<T>(segment.k, sequence_.b, kv_head, j0),
                  segment.k.token_stride, columns);
