@@ -10,8 +10,7 @@ namespace attnd::client {
 
 absl::StatusOr<std::unique_ptr<Client>> Client::Create(
     const std::string& target, const ClientOptions& options) {
-  const absl::Status status = options.Validate();
-  if (!status.ok()) return status;
+  if (absl::Status status = options.Validate(); !status.ok()) return status;
   return std::make_unique<CoreClient>(
       std::make_unique<GrpcTransport>(target, options),
       std::make_unique<ThreadExecutor>(options.executor_threads), options);

@@ -27,7 +27,7 @@ absl::Status BadResponse(absl::string_view field,
 // caller's INVALID_ARGUMENT.
 absl::Status Parse(Fragments fragments, google::protobuf::Message& header,
                    std::vector<wire::TensorData>& data) {
-  const absl::Status status =
+  absl::Status status =
       wire::Decode(fragments, wire::UnknownFields::kIgnore, header, data);
   if (status.ok()) return status;
   return BadResponse(header.GetDescriptor()->name(), status.message());
@@ -162,8 +162,9 @@ absl::Status DecodeBackward(Fragments fragments,
 absl::Status DecodeServerInfo(Fragments fragments, ServerInfo& info) {
   v1::GetServerInfoResponse from;
   std::vector<wire::TensorData> data;
-  const absl::Status status = Parse(fragments, from, data);
-  if (!status.ok()) return status;
+  if (absl::Status status = Parse(fragments, from, data); !status.ok()) {
+    return status;
+  }
   info.server_instance_id = from.server_instance_id();
   info.version = from.version();
   info.features.assign(from.features().begin(), from.features().end());

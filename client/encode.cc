@@ -208,9 +208,10 @@ absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
                                      const CallOptions& options,
                                      int64_t max_message_bytes) {
   using Request = v1::ForwardRequest;
-  const absl::Status known =
-      CheckEnums(call.attention, call.algorithm, options);
-  if (!known.ok()) return known;
+  if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
+      !known.ok()) {
+    return known;
+  }
   wire::MessageArena arena;
   auto& request = arena.New<Request>();
   FillAttention(call.attention, *request.mutable_attention());
@@ -230,9 +231,10 @@ absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
                                       const CallOptions& options,
                                       int64_t max_message_bytes) {
   using Request = v1::BackwardRequest;
-  const absl::Status known =
-      CheckEnums(call.attention, call.algorithm, options);
-  if (!known.ok()) return known;
+  if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
+      !known.ok()) {
+    return known;
+  }
   wire::MessageArena arena;
   auto& request = arena.New<Request>();
   FillAttention(call.attention, *request.mutable_attention());

@@ -129,8 +129,9 @@ void MergeRow(absl::Span<const Partial> partials, int64_t o_row,
 
 absl::Status MergePartials(absl::Span<const Partial> partials, Layout layout,
                            const Tensor& o, const Tensor& lse) {
-  const absl::Status status = Check(partials, layout, o, lse);
-  if (!status.ok()) return status;
+  if (absl::Status status = Check(partials, layout, o, lse); !status.ok()) {
+    return status;
+  }
   // LSE is [batch, heads, rows] in every layout; only O's order differs.
   const Shape& s = o.shape;
   const bool packed = layout == Layout::kPacked;

@@ -12,9 +12,11 @@ int64_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
 absl::StatusOr<int64_t> TensorBytes(absl::string_view field, DType dtype,
                                     const std::vector<int64_t>& shape) {
   constexpr int64_t kLimit = int64_t{1} << 62;
-  const absl::Status known =
-      CheckEnum(absl::StrCat(field, ".dtype"), dtype, DType::kBF16);
-  if (!known.ok()) return known;
+  if (absl::Status known =
+          CheckEnum(absl::StrCat(field, ".dtype"), dtype, DType::kBF16);
+      !known.ok()) {
+    return known;
+  }
   int64_t volume = SizeOf(dtype);
   bool empty = false;
   for (const int64_t extent : shape) {

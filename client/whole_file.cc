@@ -36,7 +36,7 @@ absl::Status WriteAll(int fd, const std::string& path,
 absl::Status WriteAndClose(int fd, const std::string& path,
                            absl::Span<const absl::string_view> pieces) {
   if (fd < 0) return SystemError(path);
-  const absl::Status status = WriteAll(fd, path, pieces);
+  absl::Status status = WriteAll(fd, path, pieces);
   if (close(fd) != 0 && status.ok()) return SystemError(path);
   return status;
 }

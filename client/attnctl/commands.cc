@@ -97,8 +97,10 @@ class Wanted {
 
 absl::Status FinishOutput(OutputResult& output) {
   if (!output.path.empty()) {
-    const absl::Status status = SaveTensor(output.path, output.tensor);
-    if (!status.ok()) return status;
+    if (absl::Status status = SaveTensor(output.path, output.tensor);
+        !status.ok()) {
+      return status;
+    }
   }
   if (output.expect_path.empty()) return absl::OkStatus();
   const absl::StatusOr<HostTensor> expected =

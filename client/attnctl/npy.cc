@@ -186,8 +186,10 @@ absl::StatusOr<NpyArray> ReadNpy(const std::string& path) {
   }
   NpyArray array{*type, std::move(header->shape), {}};
   array.data.resize(bytes);
-  const absl::Status status = file.Read(array.data.data(), array.data.size());
-  if (!status.ok()) return status;
+  if (absl::Status status = file.Read(array.data.data(), array.data.size());
+      !status.ok()) {
+    return status;
+  }
   return array;
 }
 

@@ -51,7 +51,8 @@ absl::StatusOr<HostTensor> FromArray(const std::string& path, NpyArray array,
       return absl::InvalidArgumentError(
           absl::StrCat(path, ": int64 where floating point is needed"));
   }
-  return Convert(std::move(tensor), dtype.value_or(tensor.dtype));
+  const DType to = dtype.value_or(tensor.dtype);
+  return Convert(std::move(tensor), to);
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ class MixPicker {
  public:
   MixPicker(const std::vector<Shape>& shapes, uint64_t seed) : random_(seed) {
     std::vector<double> weights;
+    weights.reserve(shapes.size());
     for (const Shape& shape : shapes) weights.push_back(shape.weight);
     pick_ = std::discrete_distribution<size_t>(weights.begin(), weights.end());
   }

@@ -161,7 +161,7 @@ void Load::Send(Clock::time_point due) {
   if (check) Payload::Poison(*answer);
 
   auto done = [this, outcome, check, &payload,
-               answer](absl::StatusOr<client::Report> report) mutable {
+               answer](const absl::StatusOr<client::Report>& report) mutable {
     outcome.end = Clock::now();
     recorder_.Record(outcome, report);
     if (check && report.ok()) {

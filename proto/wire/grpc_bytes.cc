@@ -47,7 +47,7 @@ ReceivedBytes::ReceivedBytes(grpc::ByteBuffer& buffer) {
   }
 }
 
-ReceivedBytes& ReceivedBytes::operator=(ReceivedBytes&& other) {
+ReceivedBytes& ReceivedBytes::operator=(ReceivedBytes&& other) noexcept {
   if (this == &other) return *this;
   Release();
   buffer_.Swap(&other.buffer_);

@@ -25,8 +25,8 @@ class ReceivedBytes {
   // is an empty message.
   explicit ReceivedBytes(grpc::ByteBuffer& buffer);
   ~ReceivedBytes() { Release(); }
-  ReceivedBytes(ReceivedBytes&& other) { *this = std::move(other); }
-  ReceivedBytes& operator=(ReceivedBytes&& other);
+  ReceivedBytes(ReceivedBytes&& other) noexcept { *this = std::move(other); }
+  ReceivedBytes& operator=(ReceivedBytes&& other) noexcept;
 
   // Valid until Release or destruction.
   absl::Span<const absl::string_view> fragments() const { return fragments_; }

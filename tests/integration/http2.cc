@@ -183,7 +183,7 @@ Http2Answer RawHttp2Call(
     const std::vector<std::pair<std::string, std::string>>& headers,
     const std::string& message) {
   const int fd = SendRawHttp2Call(address, path, headers, message);
-  const Http2Answer answer = Answer(fd);
+  Http2Answer answer = Answer(fd);
   close(fd);
   return answer;
 }

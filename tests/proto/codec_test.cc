@@ -90,7 +90,7 @@ std::string Zero(const google::protobuf::FieldDescriptor& field) {
 
 // The status of refusing `bytes`, whose one violation must name `field`.
 absl::Status RefusedNaming(absl::string_view field, absl::string_view bytes) {
-  const absl::Status status = DecodeForward(bytes).status;
+  absl::Status status = DecodeForward(bytes).status;
   const auto violations = FieldViolations(status);
   EXPECT_THAT(violations, SizeIs(1)) << status;
   if (!violations.empty()) {
