@@ -41,8 +41,9 @@ int64_t BackwardWorkerFloats(const Problem& p) {
 // Tasks of the plan at most.
 double Tasks(const Problem& p) {
   constexpr double kShared = 128;  // beyond the blocks, parts of them
-  const double blocks = 2.0 + static_cast<double>(p.q_len + PaddedKvLen(p)) /
-                                  (kMaxLaneTokens / 2);
+  constexpr int64_t kLeastTokens = kMaxLaneTokens / 2;
+  const double blocks =
+      2.0 + static_cast<double>(p.q_len + PaddedKvLen(p)) / kLeastTokens;
   return (blocks * static_cast<double>(p.q_heads) + kShared) *
          static_cast<double>(p.batch);
 }

@@ -226,7 +226,7 @@ HWY_INLINE void DotTokens(const TokenRows& k, int64_t t, int64_t kv_head,
     hn::Store(Saturate(d, s), d, dots + i);
   }
   for (int i = 0; i < kTokens && t + i < k.tokens(); ++i) {
-    std::copy_n(dots + i * kQueries, kQueries, scores.row(t + i));
+    std::copy_n(dots + int64_t{i} * kQueries, kQueries, scores.row(t + i));
   }
 }
 

@@ -92,6 +92,7 @@ grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,
   }
   flush();
   grpc::ByteBuffer buffer(slices.data(), slices.size());
+  // NOLINTNEXTLINE(bugprone-use-after-move): moved only into a Borrow
   if (borrow == nullptr && release) release();
   return buffer;
 }

@@ -68,7 +68,7 @@ Scheduler::~Scheduler() {
   lanes_.clear();
 }
 
-absl::Status Scheduler::Submit(WorkPtr work) {
+absl::Status Scheduler::Submit(const WorkPtr& work) {
   absl::StatusOr<Footprint> footprint = Measure(*work->request, backends_);
   if (!footprint.ok()) return footprint.status();
   if (absl::Status status = CheckEverFits(*footprint, options_); !status.ok()) {

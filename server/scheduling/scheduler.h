@@ -62,7 +62,7 @@ class Scheduler final : private LaneFeeder {
   //   DEADLINE_EXCEEDED, CANCELLED
   // Queued work whose deadline passes completes with DEADLINE_EXCEEDED when a
   // lane next looks for work or anyone submits; to have it sooner, cancel.
-  absl::Status Submit(WorkPtr work);
+  absl::Status Submit(const WorkPtr& work);
 
   // Marks `work` cancelled. Queued: completes it with CANCELLED (or
   // DEADLINE_EXCEEDED past its deadline) now. Running: its kernel stops at the

@@ -34,7 +34,7 @@ absl::Status WorkQueue::CheckRoom(const std::string& client,
   return absl::OkStatus();
 }
 
-void WorkQueue::Add(WorkPtr work, const Footprint& footprint,
+void WorkQueue::Add(const WorkPtr& work, const Footprint& footprint,
                     uint64_t devices) {
   work->id = ++last_id_;
   work->cost_flops = footprint.flops;
@@ -50,8 +50,7 @@ void WorkQueue::Add(WorkPtr work, const Footprint& footprint,
   pending.admitted = work->admitted;
   pending.deadline = work->deadline;
   policy_.Add(std::move(pending));
-  const uint64_t id = work->id;
-  works_.emplace(id, std::move(work));
+  works_.emplace(work->id, work);
 }
 
 WorkQueue::Group WorkQueue::Take(const LaneFilter& lane, absl::Time now) {

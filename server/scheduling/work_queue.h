@@ -29,7 +29,7 @@ class WorkQueue {
   // `client` finds no room now.
   absl::Status CheckRoom(const std::string& client, double flops) const;
   // Queues `work` for `devices` (bit d: device d), and gives it its id.
-  void Add(WorkPtr work, const Footprint& footprint, uint64_t devices);
+  void Add(const WorkPtr& work, const Footprint& footprint, uint64_t devices);
 
   // What a lane should run now, all of one GroupKey.
   struct Group {

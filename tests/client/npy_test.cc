@@ -226,8 +226,7 @@ TEST_F(NpyTest, RefusesGarbledHeaders) {
            "{'descr': '<f4}",
            "{'descr': '<f4', 'fortran_order': False}",
            "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'x': 1}",
-           "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, "
-           "'shape': (2,)}",
+           "{'descr':'<f4','descr':'<f4','fortran_order':False,'shape':(2,)}",
            "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}",
            "{'descr': '<f4', 'fortran_order': False, 'shape': (2)}",
            "{'descr': '<f4', 'fortran_order': False, 'shape': [2]}",

@@ -26,7 +26,6 @@ namespace attnd::testing {
 namespace {
 
 namespace pb = ::attn::v1;
-using ::testing::AssertionFailure;
 using ::testing::AssertionResult;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;

@@ -21,7 +21,6 @@ namespace v1 = ::attn::v1;
 using testing::AllTypes;
 using testing::CheckAgainstGenerated;
 using testing::Concat;
-using testing::Cut;
 using ::testing::ElementsAre;
 using testing::FillRandom;
 using ::testing::HasSubstr;

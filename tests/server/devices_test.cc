@@ -8,7 +8,6 @@ namespace {
 
 using Kind = DeviceOptions::Kind;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 

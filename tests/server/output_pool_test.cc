@@ -121,7 +121,7 @@ TEST(OutputPoolTest, ABufferHoldsItsChargeAndPoolUntilItGoes) {
   auto pool = OutputPool::Create(memory, 1 << 20);
   OutputBuffer a = pool->Allocate(10, account->TryCharge("a", 10));
   OutputBuffer b = std::move(a);
-  EXPECT_FALSE(a);
+  EXPECT_FALSE(a);  // NOLINT(bugprone-use-after-move): it says so
   pool.reset();
   b.span()[9] = std::byte{1};
   EXPECT_EQ(account->held_bytes(), 10);

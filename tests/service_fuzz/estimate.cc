@@ -11,7 +11,6 @@ namespace {
 
 using reference::Head;
 using reference::HeadUpstream;
-using reference::Matrix;
 
 // What rounding P or dS to the inputs' type, for the next product, takes from
 // it: relative, and absolute where it is small.

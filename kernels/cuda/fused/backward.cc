@@ -69,7 +69,8 @@ double MostPlanBytes(const Problem& p, const Kernel& kernel) {
   if (kernel.plan_bytes == 0) return 0.0;
   double blocks = 0.0;
   for (const KvSegment& s : p.kv) {
-    blocks += static_cast<double>(s.len / kernel.cols) + 1.0;
+    const int64_t whole = s.len / kernel.cols;
+    blocks += static_cast<double>(whole) + 1.0;
   }
   return blocks * static_cast<double>(p.batch) *
              static_cast<double>(p.kv_heads) * kernel.plan_bytes +

@@ -144,7 +144,8 @@ double UnevenValue(int64_t token, int64_t d) {
 }
 
 TEST_F(CpuRangeTest, ProductsOutOfRangeAreTheLargestNumbersWhateverTheScale) {
-  for (auto [rows, dim] : kRowsAndDims) {
+  for (const auto& rows_and_dim : kRowsAndDims) {
+    const int64_t rows = rows_and_dim.first, dim = rows_and_dim.second;
     for (DType dtype : {DType::kF32, DType::kBF16}) {
       for (float scale : {1e-35f, -1e-35f, 1.0f, 1e30f}) {
         const double sign = scale < 0 ? -1 : 1;

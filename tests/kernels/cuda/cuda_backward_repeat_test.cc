@@ -142,8 +142,8 @@ class Load {
       absl::Span<const BackwardArgs> group, const cuda::Gpu& gpu,
       cuda::Workspace& workspace) {
     for (int i = 1; i < kLaunches; ++i) {
-      const auto counts = cuda::EnqueueBackward(
-          group, {.deterministic = i % 2 == 1}, gpu, workspace);
+      auto counts = cuda::EnqueueBackward(group, {.deterministic = i % 2 == 1},
+                                          gpu, workspace);
       if (!counts.ok()) return counts;
     }
     return cuda::EnqueueBackward(group, {}, gpu, workspace);

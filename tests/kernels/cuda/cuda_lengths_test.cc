@@ -20,7 +20,6 @@ namespace {
 
 using testing::CheckResults;
 using testing::DenseProblem;
-using testing::DenseShape;
 using testing::DeviceTest;
 using testing::OwnedTensor;
 using testing::Slack;

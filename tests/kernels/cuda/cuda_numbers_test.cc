@@ -19,7 +19,6 @@ namespace {
 
 using testing::CheckResults;
 using testing::DenseProblem;
-using testing::DenseShape;
 using testing::DeviceTest;
 using testing::OneHotProblem;
 using testing::Slack;
