@@ -8,7 +8,7 @@
                                   --most=N translation units of them (24)
       --since=REF                 what changed since REF, in commits or not; unless given, since
                                   this branch left origin/main, or in the last commit
-      --all                       over everything, an hour or so of two cores
+      --all                       over everything, a quarter of an hour of two cores
 
 BUILD is a configured and built folder (build/release): its compile_commands.json says how
 sources are compiled, and messages are generated there.

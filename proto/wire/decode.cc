@@ -232,6 +232,7 @@ absl::Status Scan::TakeData(const Place& place) {
     return ErrorAt(&place, "truncated, or its length is malformed");
   }
   TensorData& data = data_.emplace_back();
+  // What IsTensorData says of it. NOLINTNEXTLINE(*-core.NullDereference)
   data.field = place.outer->field->number();
   reader_.ViewInto(data.pieces, length);
   return absl::OkStatus();

@@ -70,9 +70,7 @@ grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,
   };
   const int64_t borrowed =
       std::count_if(pieces.begin(), pieces.end(), is_borrowed);
-  Borrow* borrow =
-      borrowed == 0 ? nullptr : new Borrow{{borrowed}, std::move(release)};
-
+  Borrow* borrow = nullptr;
   std::vector<grpc::Slice> slices;
   slices.reserve(2 * borrowed + 1);
   std::string copied;
@@ -87,13 +85,15 @@ grpc::ByteBuffer ToByteBuffer(absl::Span<const Piece> pieces,
       continue;
     }
     flush();
+    if (borrow == nullptr) {
+      borrow = new Borrow{{borrowed}, std::exchange(release, nullptr)};
+    }
     slices.emplace_back(const_cast<char*>(piece.borrowed.data()),
                         piece.borrowed.size(), DropSlice, borrow);
   }
   flush();
   grpc::ByteBuffer buffer(slices.data(), slices.size());
-  // NOLINTNEXTLINE(bugprone-use-after-move): moved only into a Borrow
-  if (borrow == nullptr && release) release();
+  if (release) release();  // nothing is borrowed
   return buffer;
 }
 

@@ -17,10 +17,11 @@ constexpr const char* kMethodNames[] = {"Forward", "Backward", "GetServerInfo"};
 constexpr const char* kPhaseNames[] = {"queue", "upload", "compute",
                                        "download"};
 
-// 10 us to about 100 s, three a decade.
+// 10 us to 50 s, three a decade.
 Histogram::BucketBoundaries Seconds() {
+  constexpr double kDecades[] = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10};
   Histogram::BucketBoundaries bounds;
-  for (double decade = 1e-5; decade < 1e2; decade *= 10) {
+  for (const double decade : kDecades) {
     bounds.insert(bounds.end(), {decade, 2 * decade, 5 * decade});
   }
   return bounds;

@@ -233,6 +233,7 @@ TEST_F(NpyTest, RefusesGarbledHeaders) {
            "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}",
            "{'descr': '<f4', 'fortran_order': False, 'shape': (2.0,)}",
            "{'descr': '<f4', 'fortran_order': False, 'shape': (,)}",
+           // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): it is one
            "{'descr': '<f4', 'fortran_order': False, 'shape': "
            "(99999999999999999999,)}",
            "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} + 1",

@@ -204,7 +204,7 @@ int attnd_backward_plan_create(const AttndBackwardProblem* problems,
                                AttndPlan** plan) {
   const int code =
       Create(problems, count, algorithm, stream, &AttndPlan::backward, plan);
-  if (code == 0) (*plan)->deterministic = deterministic != 0;
+  if (*plan != nullptr) (*plan)->deterministic = deterministic != 0;
   return code;
 }
 
