@@ -6,6 +6,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "grpc/grpc.h"
@@ -13,6 +14,7 @@
 #include "proto/wire/grpc_bytes.h"
 #include "proto/wire/grpc_status.h"
 #include "proto/wire/grpc_time.h"
+#include "proto/wire/metadata.h"
 
 namespace attnd::client {
 namespace {
@@ -112,6 +114,8 @@ class GrpcTransport::Attempt final
       context_ = context;
     }
     request_ = wire::ToByteBuffer(pieces, [this] { Release(); });
+    context->AddMetadata(wire::kRequestBytesKey,
+                         absl::StrCat(request_.Length()));
     return context;
   }
 

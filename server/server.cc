@@ -16,8 +16,10 @@
 #include "grpcpp/server_builder.h"
 #include "proto/wire/grpc_time.h"
 #include "server/front/admitted_calls.h"
+#include "server/front/alarms.h"
 #include "server/front/describe.h"
 #include "server/front/service.h"
+#include "server/front/upload_room.h"
 #include "server/net/address.h"
 #include "server/net/unix_socket.h"
 #include "server/telemetry/metrics.h"
@@ -36,7 +38,9 @@ int Milliseconds(absl::Duration duration) {
 
 void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   grpc::ResourceQuota quota("attnd");
-  quota.Resize(DivideMemory(options.memory_limit_bytes).transport_bytes);
+  // Messages are admitted before they are read: UploadRoom. This is the last
+  // line behind it, as gRPC knows no answer but to end streams.
+  quota.Resize(options.memory_limit_bytes);
   // Only reflection is synchronous, a thread a call.
   quota.SetMaxThreads(8);
   builder.SetResourceQuota(quota);
@@ -61,6 +65,8 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
       {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
       // Clients may ping as often as tests do; a ping costs next to nothing.
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 250},
+      // Otherwise a stream that nobody reads yet holds up to 8 MiB.
+      {GRPC_ARG_HTTP2_BDP_PROBE, options.long_links ? 1 : 0},
       // A port that someone has is an error.
       {GRPC_ARG_ALLOW_REUSEPORT, 0},
   };
@@ -106,6 +112,7 @@ class Server::Impl {
       draining_ = true;
       UpdateHealth();
     }
+    if (uploads_ != nullptr) uploads_->Close();
     if (scheduler_ != nullptr) scheduler_->Drain(deadline);
     admitted_calls_.WaitForNone(std::max(deadline, MonotonicNow()) +
                                 kLastResponses);
@@ -164,9 +171,15 @@ class Server::Impl {
   absl::Status StartTransport() {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    const MemoryShares shares = DivideMemory(options_.memory_limit_bytes);
+    uploads_ = std::make_unique<UploadRoom>(
+        UploadLimits{shares.transport_bytes, shares.small_bytes,
+                     options_.max_message_bytes, shares.max_waiting});
+    alarms_ = std::make_unique<Alarms>();
     service_ = std::make_unique<Service>(
         ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_,
-                     options_.max_message_bytes},
+                     uploads_.get(), alarms_.get(), options_.max_message_bytes,
+                     options_.stall_time},
         MakeServerInfo(options_, backends_));
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);
@@ -219,8 +232,10 @@ class Server::Impl {
   std::unique_ptr<Scheduler> scheduler_;
   std::shared_ptr<Metrics> metrics_;
   AdmittedCalls admitted_calls_;
+  std::unique_ptr<UploadRoom> uploads_;
   std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<Service> service_;
+  std::unique_ptr<Alarms> alarms_;  // ends before what they ring
   int port_ = -1;
   std::unique_ptr<UnixSocketFile> unix_socket_;
 

@@ -17,10 +17,16 @@ constexpr int64_t kMinMemoryLimit = int64_t{16} << 20;
 
 MemoryShares DivideMemory(int64_t memory_limit_bytes) {
   MemoryShares shares;
-  // The remaining sixteenth is for what neither counts: read buffers that a
-  // peer has filled by less than their size, headers, call state.
+  // The remaining sixteenth is for small messages, for windows of messages that
+  // wait, and for what nothing counts: read buffers that a peer has filled by
+  // less than their size, headers, call state.
   shares.transport_bytes = memory_limit_bytes / 16 * 6;
   shares.account_bytes = memory_limit_bytes / 16 * 9;
+  shares.small_bytes =
+      std::clamp<int64_t>(memory_limit_bytes / 64, 1 << 20, 64 << 20);
+  constexpr int64_t kWaitingBytes = 128 << 10;
+  shares.max_waiting =
+      std::max<int64_t>(memory_limit_bytes / 32 / kWaitingBytes, 64);
   shares.max_message_bytes =
       std::min(shares.transport_bytes / 2, wire::kMaxMessageBytes);
   return shares;
@@ -64,6 +70,8 @@ absl::Status ServerOptions::Validate() const {
                         absl::Milliseconds(100), absl::Hours(24)));
   status.Update(InRange("--keepalive_timeout", keepalive_timeout,
                         absl::Milliseconds(100), absl::Hours(24)));
+  status.Update(InRange("--stall_time", stall_time, absl::Milliseconds(100),
+                        absl::Hours(24)));
   status.Update(InRange("--max_streams", max_streams_per_connection, 1,
                         int64_t{1} << 20));
   status.Update(InRange("--max_connections", max_connections.value_or(1), 1,

@@ -39,6 +39,13 @@ struct ServerOptions {
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
   int max_streams_per_connection = 1024;
+  // A message that is on its way, in either direction, may stall for so long:
+  // it has this time and a second more for each 8 MiB. A peer that stops
+  // reading or sending holds memory no longer.
+  absl::Duration stall_time = absl::Seconds(60);
+  // For clients a long way off: measures the link and opens windows by it, at
+  // the price of memory for messages that nobody reads yet.
+  bool long_links = false;
   // Unset: 1024 where gRPC can limit them (since 1.57). Set where it cannot,
   // the server does not start.
   std::optional<int> max_connections;
@@ -58,11 +65,12 @@ struct ServerOptions {
 // output). Both are bounded apart from each other, so that no mix of arrivals
 // and running work exceeds the sum, and a request must fit both.
 struct MemoryShares {
-  int64_t transport_bytes = 0;  // gRPC's ResourceQuota
+  int64_t transport_bytes = 0;  // messages that are received: UploadRoom
+  int64_t small_bytes = 0;      // small ones, beside them
+  int64_t max_waiting = 0;      // messages that wait to be received
   int64_t account_bytes = 0;    // the byte account
-  // The largest message: half of transport_bytes, since gRPC refuses and kills
-  // calls, without a retry delay, before its quota is quite used up; never
-  // more than plain protobuf can read.
+  // The largest message: half of transport_bytes, so that one of unknown length
+  // can arrive while another does; never more than plain protobuf can read.
   int64_t max_message_bytes = 0;
 };
 MemoryShares DivideMemory(int64_t memory_limit_bytes);

@@ -3,104 +3,282 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "proto/wire/grpc_status.h"
-#include "proto/wire/grpc_time.h"
+#include "base/field_error.h"
+#include "proto/wire/metadata.h"
+#include "proto/wire/status.h"
 #include "server/front/decode.h"
 #include "server/front/encode.h"
-#include "server/front/identity.h"
 
 namespace attnd::server {
+namespace {
 
-Call::Call(const ServiceParts& parts) : parts_(parts) {
-  set_request(&request_);
-  set_response(&response_);
+// What a client says of its message's length, if it says anything.
+absl::StatusOr<std::optional<int64_t>> ParseHint(
+    const std::optional<std::string>& text) {
+  if (!text.has_value()) return std::nullopt;
+  int64_t bytes = 0;
+  if (!absl::SimpleAtoi(*text, &bytes) || bytes < 0) {
+    return FieldError(
+        wire::kRequestBytesKey,
+        absl::StrCat("\"", wire::Echo(*text), "\" is no number of bytes"));
+  }
+  return bytes;
 }
 
-Call::~Call() {
-  if (admitted_) parts_.admitted_calls->Remove();
+int64_t TotalBytes(absl::Span<const absl::string_view> fragments) {
+  int64_t bytes = 0;
+  for (absl::string_view fragment : fragments) {
+    bytes += static_cast<int64_t>(fragment.size());
+  }
+  return bytes;
 }
 
-void Call::Start(Op op, grpc::CallbackServerContext& context) {
-  started_ = MonotonicNow();
-  context_ = &context;
-  method_ = op == Op::kForward ? Method::kForward : Method::kBackward;
-  deadline_ = wire::FromGrpcDeadline(context.raw_deadline());
-  received_bytes_ = static_cast<int64_t>(request_.Length());
-  const absl::Status status = Submit(op);
-  if (status.ok()) return;
-  FreeRequest();
-  End(status);
+int64_t TotalBytes(absl::Span<const wire::Piece> pieces) {
+  int64_t bytes = 0;
+  for (const wire::Piece& piece : pieces) {
+    bytes += static_cast<int64_t>(piece.owned.size() + piece.borrowed.size());
+  }
+  return bytes;
 }
 
-absl::Status Call::Submit(Op op) {
-  received_ = wire::ReceivedBytes(request_);
+// How long a message of `bytes` may take beside the stall time.
+absl::Duration TimeFor(int64_t bytes) {
+  return absl::Seconds(static_cast<double>(bytes) / Call::kLeastBytesPerSecond);
+}
+
+}  // namespace
+
+Call::Call(const ServiceParts& parts, std::shared_ptr<CallStream> stream,
+           CallHeader header)
+    : parts_(parts),
+      header_(std::move(header)),
+      started_(MonotonicNow()),
+      stream_(std::move(stream)) {}
+
+Call::~Call() = default;
+
+void Call::Start() {
+  const absl::StatusOr<std::optional<int64_t>> hint =
+      ParseHint(header_.request_bytes);
+  if (!hint.ok()) return Refuse(hint.status());
+  // Whoever decides first waits until the upload is known here.
+  MutexLock lock(mutex_);
+  auto upload = parts_.uploads->Enter(
+      header_.sender, *hint,
+      [self = shared_from_this()](const absl::Status& status) {
+        self->OnDecided(status);
+      });
+  if (!upload.ok()) {
+    lock.Unlock();
+    return Refuse(upload.status());
+  }
+  upload_ = *std::move(upload);
+  if (upload_->granted()) return Read();
+  SetAlarm(started_ + std::min(kMostWait, parts_.stall_time));
+}
+
+void Call::OnDecided(const absl::Status& status) {
+  if (!status.ok()) return Refuse(status);
+  MutexLock lock(mutex_);
+  if (state_ == State::kWaiting) Read();
+}
+
+void Call::Read() {
+  state_ = State::kReading;
+  SetAlarm(UploadDue());
+  // Under the lock, or else the call might end, and its stream with it, before.
+  stream_->Read();
+}
+
+absl::Time Call::UploadDue() const {
+  const absl::Time now = MonotonicNow();
+  if (upload_->small()) {
+    return now + std::min(UploadRoom::kSmallTime, parts_.stall_time);
+  }
+  return now + parts_.stall_time + TimeFor(upload_->hint().value_or(0));
+}
+
+void Call::SetAlarm(absl::Time due) {
+  parts_.alarms->Cancel(alarm_);
+  alarm_ = parts_.alarms->Set(due, [self = shared_from_this(), state = state_] {
+    self->OnAlarm(state);
+  });
+}
+
+void Call::OnAlarm(State state) {
+  std::shared_ptr<UploadRoom::Upload> upload;
+  {
+    MutexLock lock(mutex_);
+    if (state != state_) return;
+    upload = upload_;
+  }
+  if (state == State::kEnding) return stream_->Cut();
+  if (state == State::kWaiting) {
+    const absl::Status status = upload->GiveUp();
+    return status.ok() ? void() : Refuse(status);
+  }
+  if (upload->small()) return OnLateUpload();
+  Refuse(absl::DeadlineExceededError(
+      "the message did not arrive within the stall time"));
+}
+
+void Call::OnLateUpload() {
+  std::shared_ptr<UploadRoom::Upload> upload;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kReading) return;
+    upload = upload_;
+  }
+  const absl::Status status = upload->Late();
+  if (!status.ok()) return Refuse(status);
+  MutexLock lock(mutex_);
+  if (state_ == State::kReading) {
+    SetAlarm(UploadDue() - UploadRoom::kSmallTime);
+  }
+}
+
+void Call::OnNoMessage() {
+  Refuse(absl::InvalidArgumentError("the call ended without a message"));
+}
+
+void Call::OnMessage(absl::Span<const absl::string_view> fragments) {
   auto work = std::make_shared<Work>();
-  absl::Status status = DecodeWork(op, received_.fragments(), *work);
+  std::shared_ptr<UploadRoom::Upload> upload;
+  {
+    MutexLock lock(mutex_);
+    // It has come too late.
+    if (state_ != State::kReading) return;
+    state_ = State::kWorking;
+    parts_.alarms->Cancel(std::exchange(alarm_, {}));
+    work_ = work;
+    upload = upload_;
+  }
+  received_bytes_ = TotalBytes(fragments);
+  absl::Status status = upload->Arrived(received_bytes_);
+  upload.reset();
+  if (status.ok()) status = Submit(fragments, work);
+  if (status.ok()) return;
+  ReleaseInputs();
+  Refuse(status);
+}
+
+absl::Status Call::Submit(absl::Span<const absl::string_view> fragments,
+                          const WorkPtr& work) {
+  absl::Status status = DecodeWork(header_.op, fragments, *work);
   if (!status.ok()) return status;
   status = CheckResponseFits(*work->request, parts_.max_message_bytes);
   if (!status.ok()) return status;
-  work->client = ClientOf(context_->peer());
-  work->deadline = deadline_;
-  work->release_inputs = [this] { FreeRequest(); };
-  work->done = [this](absl::StatusOr<WorkResult> result) {
-    Complete(std::move(result));
+  work->client = header_.sender.client;
+  work->deadline = header_.deadline;
+  flops_ = work->request->flops();
+  work->release_inputs = [self = shared_from_this()] { self->ReleaseInputs(); };
+  work->done = [self = shared_from_this()](absl::StatusOr<WorkResult> result) {
+    self->Complete(std::move(result));
   };
-  work_ = std::move(work);
-  // Before it can be done.
-  admitted_ = true;
-  parts_.admitted_calls->Add();
-  status = parts_.scheduler->Submit(work_);
-  if (!status.ok()) {
-    admitted_ = false;
-    parts_.admitted_calls->Remove();
+  {
+    // Before it can be done.
+    MutexLock lock(mutex_);
+    admitted_ = true;
   }
+  parts_.admitted_calls->Add();
+  status = parts_.scheduler->Submit(work);
+  if (status.ok()) return status;
+  parts_.admitted_calls->Remove();
+  MutexLock lock(mutex_);
+  admitted_ = false;
   return status;
 }
 
-void Call::Complete(absl::StatusOr<WorkResult> result) {
-  if (!result.ok()) return End(result.status());
-  phases_ = result->phases;
-  batch_requests_ = result->batch_requests;
-  const auto pieces = EncodeResult(*work_->request, *result);
-  if (!pieces.ok()) return End(pieces.status());
-  // The pieces borrow the result's buffers, which stay until the transport
-  // drops the last slice.
-  response_ = wire::ToByteBuffer(*pieces, [owner = *std::move(result)] {});
-  sent_bytes_ = static_cast<int64_t>(response_.Length());
-  End(absl::OkStatus());
+void Call::ReleaseInputs() {
+  stream_->DropMessage();
+  std::shared_ptr<UploadRoom::Upload> upload;  // ends after the lock
+  MutexLock lock(mutex_);
+  upload = std::move(upload_);
 }
 
-// The last thing that a lane or Start does with the call.
-void Call::End(const absl::Status& status) {
+void Call::Complete(absl::StatusOr<WorkResult> result) {
+  if (!result.ok()) return Refuse(result.status());
+  phases_ = result->phases;
+  batch_requests_ = result->batch_requests;
+  WorkPtr work;
+  {
+    MutexLock lock(mutex_);
+    work = work_;
+  }
+  const auto pieces = EncodeResult(*work->request, *result);
+  if (!pieces.ok()) return Refuse(pieces.status());
+  sent_bytes_ = TotalBytes(*pieces);
+  if (!BeginEnd(absl::OkStatus(), sent_bytes_)) return;
+  // The pieces borrow the result's buffers, which stay until the transport
+  // drops the last slice.
+  stream_->Answer(*pieces, [owner = *std::move(result)] {});
+}
+
+bool Call::BeginEnd(const absl::Status& status, int64_t bytes) {
+  // Both end after the lock.
+  std::shared_ptr<UploadRoom::Upload> upload;
+  WorkPtr work;
+  MutexLock lock(mutex_);
+  if (state_ == State::kEnding) return false;
+  state_ = State::kEnding;
   code_ = status.code();
-  Finish(wire::ToGrpcStatus(status));
+  upload = std::move(upload_);
+  work = std::move(work_);
+  SetAlarm(MonotonicNow() + parts_.stall_time + TimeFor(bytes));
+  return true;
+}
+
+void Call::Refuse(const absl::Status& status) {
+  if (BeginEnd(status, /*bytes=*/0)) stream_->Refuse(status);
 }
 
 void Call::OnCancel() {
-  if (work_ != nullptr) parts_.scheduler->Cancel(work_);
+  WorkPtr work;
+  bool ends = false;
+  {
+    MutexLock lock(mutex_);
+    work = work_;
+    ends = state_ == State::kWaiting || state_ == State::kReading;
+  }
+  if (work != nullptr) parts_.scheduler->Cancel(work);
+  if (ends) Refuse(absl::CancelledError("cancelled"));
 }
 
 // Counting waits until the answer has left.
-void Call::OnDone() {
-  if (batch_requests_ > 0) {
-    parts_.metrics->WorkDone(method_, phases_, batch_requests_,
-                             work_->request->flops());
+void Call::OnDone(bool cancelled) {
+  bool admitted = false;
+  {
+    MutexLock lock(mutex_);
+    parts_.alarms->Cancel(std::exchange(alarm_, {}));
+    admitted = std::exchange(admitted_, false);
   }
-  parts_.metrics->CallEnded(method_, CodeSeen(), MonotonicNow() - started_,
-                            received_bytes_, sent_bytes_);
+  if (batch_requests_ > 0) {
+    parts_.metrics->WorkDone(
+        header_.op == Op::kForward ? Method::kForward : Method::kBackward,
+        phases_, batch_requests_, flops_);
+  }
+  parts_.metrics->CallEnded(
+      header_.op == Op::kForward ? Method::kForward : Method::kBackward,
+      CodeSeen(cancelled), MonotonicNow() - started_, received_bytes_,
+      sent_bytes_);
+  if (admitted) parts_.admitted_calls->Remove();
 }
 
 // The code that the client got: its own when it gave up before ours arrived.
-absl::StatusCode Call::CodeSeen() const {
-  if (!context_->IsCancelled()) return code_;
-  if (deadline_ == absl::InfiniteFuture()) return absl::StatusCode::kCancelled;
+absl::StatusCode Call::CodeSeen(bool cancelled) const {
+  if (!cancelled) return code_;
+  if (header_.deadline == absl::InfiniteFuture()) {
+    return absl::StatusCode::kCancelled;
+  }
   // A client whose deadline passes resets the stream, which looks like any
   // cancel. On the wire a timeout is rounded up by 1 % at most, and it starts
   // here when the headers arrive: ours passes that much later than its.
   const absl::Duration later =
-      absl::Milliseconds(10) + (deadline_ - started_) / 50;
-  return MonotonicNow() + later >= deadline_
+      absl::Milliseconds(10) + (header_.deadline - started_) / 50;
+  return MonotonicNow() + later >= header_.deadline
              ? absl::StatusCode::kDeadlineExceeded
              : absl::StatusCode::kCancelled;
 }

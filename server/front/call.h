@@ -1,79 +1,141 @@
 #ifndef ATTND_SERVER_FRONT_CALL_H_
 #define ATTND_SERVER_FRONT_CALL_H_
 
-// One Forward or Backward call, from its message to its status.
+// The life of one Forward or Backward call, whatever carries it. No gRPC in
+// here: unary_reactor.h is gRPC's end of a call.
 //
-//   Start     callback thread: decode, submit
-//   (lane)    release_inputs: gRPC's memory goes; done: encode, Finish
-//   OnCancel  callback thread: the client or its deadline gave up
-//   OnDone    callback thread: the transport is done; counted
-//   Release   deletes it
+//   kWaiting  for room for its message (upload_room.h); nothing is read
+//   kReading  its message is on its way
+//   kWorking  decoded, submitted, in the scheduler's hands
+//   kEnding   its status is known, and on its way with the answer, if any
 //
-// It is its own message holder and reactor, so that a call costs one
-// allocation. The holder is what can let go of the request early: gRPC keeps
-// raw requests until OnDone otherwise.
+// Any state but kWorking has an alarm, so that a peer that stops sending or
+// reading holds what it holds for so long and no longer.
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "grpcpp/server_context.h"
-#include "grpcpp/support/byte_buffer.h"
-#include "grpcpp/support/message_allocator.h"
-#include "grpcpp/support/server_callback.h"
-#include "proto/wire/grpc_bytes.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "proto/wire/codec.h"
 #include "server/front/admitted_calls.h"
+#include "server/front/alarms.h"
+#include "server/front/upload_room.h"
 #include "server/scheduling/scheduler.h"
 #include "server/telemetry/metrics.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
 
-// What calls use; all of it outlives the gRPC server.
+// What calls use; all of it outlives them.
 struct ServiceParts {
   Scheduler* scheduler = nullptr;
   Metrics* metrics = nullptr;
   AdmittedCalls* admitted_calls = nullptr;
+  UploadRoom* uploads = nullptr;
+  Alarms* alarms = nullptr;
   int64_t max_message_bytes = 0;  // of a response
+  absl::Duration stall_time;      // see ServerOptions
 };
 
-class Call final
-    : public grpc::MessageHolder<grpc::ByteBuffer, grpc::ByteBuffer>,
-      public grpc::ServerUnaryReactor {
+// What carries one call. No function blocks or calls back before it returns.
+class CallStream {
  public:
-  explicit Call(const ServiceParts& parts);
-  ~Call() override;
+  virtual ~CallStream() = default;
 
-  void Start(Op op, grpc::CallbackServerContext& context);
+  // Once at most: reads the message, for Call::OnMessage or OnNoMessage.
+  virtual void Read() = 0;
+  // Gives the message's memory back. Its fragments are no longer valid.
+  virtual void DropMessage() = 0;
+  // Once, one of the two, and the last but for Cut. `release` is called once
+  // `pieces` have left, or will not.
+  virtual void Answer(absl::Span<const wire::Piece> pieces,
+                      absl::AnyInvocable<void()> release) = 0;
+  virtual void Refuse(const absl::Status& status) = 0;
+  // At any time, also when all is over: what has not left does not leave.
+  virtual void Cut() = 0;
+};
 
-  void FreeRequest() override { received_.Release(); }
-  void Release() override { delete this; }
-  void OnCancel() override;
-  void OnDone() override;
-  // OnCancel and OnDone never block, so gRPC need not wake a thread of its
-  // executor for them, as it does otherwise: a fifth of the smallest call.
-  bool InternalInlineable() override { return true; }
+// What is known of a call before its message.
+struct CallHeader {
+  Op op = Op::kForward;
+  Sender sender;
+  absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
+  // The text under kRequestBytesKey.
+  std::optional<std::string> request_bytes;
+};
+
+// Thread-safe.
+class Call : public std::enable_shared_from_this<Call> {
+ public:
+  // The longest that a message waits for room.
+  static constexpr absl::Duration kMostWait = absl::Seconds(10);
+  // A message may take a second for so many bytes, beside the stall time.
+  static constexpr int64_t kLeastBytesPerSecond = int64_t{8} << 20;
+
+  Call(const ServiceParts& parts, std::shared_ptr<CallStream> stream,
+       CallHeader header);
+  ~Call();
+
+  void Start();
+  // After Read, one of the two. The fragments are valid until DropMessage.
+  void OnMessage(absl::Span<const absl::string_view> fragments);
+  void OnNoMessage();
+  // The client or its deadline gave up.
+  void OnCancel();
+  // The last: all has left, or never will. `cancelled`: the client's doing.
+  void OnDone(bool cancelled);
 
  private:
-  absl::Status Submit(Op op);
+  enum class State : uint8_t { kWaiting, kReading, kWorking, kEnding };
+
+  // What it has been waiting for is decided.
+  void OnDecided(const absl::Status& status);
+  void Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnAlarm(State state);
+  void OnLateUpload();
+  // OnAlarm(state_) at `due`, unless another alarm is set before.
+  void SetAlarm(absl::Time due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Time UploadDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Submit(absl::Span<const absl::string_view> fragments,
+                      const WorkPtr& work);
+  void ReleaseInputs();
   void Complete(absl::StatusOr<WorkResult> result);
-  void End(const absl::Status& status);
-  absl::StatusCode CodeSeen() const;
+  // False: it is ending already. Otherwise `status` is what it ends with, and
+  // an answer of `bytes` may now be sent.
+  bool BeginEnd(const absl::Status& status, int64_t bytes);
+  void Refuse(const absl::Status& status);
+  absl::StatusCode CodeSeen(bool cancelled) const;
 
   const ServiceParts& parts_;
-  grpc::ByteBuffer request_, response_;
-  wire::ReceivedBytes received_;  // request_'s; work_->inputs point into it
-  std::shared_ptr<Work> work_;
-  bool admitted_ = false;
-  grpc::CallbackServerContext* context_ = nullptr;
-  Method method_ = Method::kForward;
-  absl::Time started_, deadline_;
+  const CallHeader header_;
+  const absl::Time started_;
+  const std::shared_ptr<CallStream> stream_;
+
+  Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kWaiting;
+  Alarms::Id alarm_ ABSL_GUARDED_BY(mutex_);
+  // Until the inputs have been copied or are not needed.
+  std::shared_ptr<UploadRoom::Upload> upload_ ABSL_GUARDED_BY(mutex_);
+  WorkPtr work_ ABSL_GUARDED_BY(mutex_);  // of kWorking
+  bool admitted_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // Written by whoever leads the call from one state to the next, and read in
+  // OnDone.
+  absl::StatusCode code_ = absl::StatusCode::kUnknown;
   int64_t received_bytes_ = 0, sent_bytes_ = 0;
   Phases phases_;
   int batch_requests_ = 0;  // 0: it did not run
-  absl::StatusCode code_ = absl::StatusCode::kUnknown;
+  double flops_ = 0;
 };
 
 }  // namespace attnd::server

@@ -5,6 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "google/protobuf/unknown_field_set.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+#include "server/front/unary_reactor.h"
 
 namespace attnd::server {
 namespace {
@@ -12,47 +15,25 @@ namespace {
 // As the methods are declared in attention.proto.
 enum MethodIndex { kForwardIndex = 0, kBackwardIndex = 1 };
 
-void UseAllocator(
-    grpc::internal::MethodHandler* handler,
-    grpc::MessageAllocator<grpc::ByteBuffer, grpc::ByteBuffer>* allocator) {
-  using Handler =
-      grpc::internal::CallbackUnaryHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
-  static_cast<Handler*>(handler)->SetMessageAllocator(allocator);
-}
-
-grpc::ServerUnaryReactor* StartCall(Op op,
-                                    grpc::CallbackServerContext* context) {
-  // Our allocator made it, so the state is the call.
-  auto* call = static_cast<Call*>(context->GetRpcAllocatorState());
-  call->Start(op, *context);
-  return call;
-}
-
 }  // namespace
 
 Service::Service(ServiceParts parts, attn::v1::GetServerInfoResponse info)
-    : parts_(parts), info_(std::move(info)), allocator_(parts_) {
-  // The generated raw methods have no SetMessageAllocatorFor_; this is what
-  // the typed methods' does.
-  UseAllocator(GetHandler(kForwardIndex), &allocator_);
-  UseAllocator(GetHandler(kBackwardIndex), &allocator_);
+    : parts_(parts), info_(std::move(info)) {
+  Serve(kForwardIndex, Op::kForward);
+  Serve(kBackwardIndex, Op::kBackward);
 }
 
-grpc::MessageHolder<grpc::ByteBuffer, grpc::ByteBuffer>*
-Service::Allocator::AllocateMessages() {
-  return new Call(parts_);
-}
-
-grpc::ServerUnaryReactor* Service::Forward(grpc::CallbackServerContext* context,
-                                           const grpc::ByteBuffer* /*request*/,
-                                           grpc::ByteBuffer* /*response*/) {
-  return StartCall(Op::kForward, context);
-}
-
-grpc::ServerUnaryReactor* Service::Backward(
-    grpc::CallbackServerContext* context, const grpc::ByteBuffer* /*request*/,
-    grpc::ByteBuffer* /*response*/) {
-  return StartCall(Op::kBackward, context);
+void Service::Serve(int index, Op op) {
+  using Handler =
+      grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
+  // To gRPC's server it is a streaming method from here on. The descriptor,
+  // which reflection shows, and what goes over the wire stay those of a unary
+  // one.
+  MarkMethodStreamed(index, nullptr);
+  MarkMethodRawCallback(
+      index, new Handler([this, op](grpc::CallbackServerContext* context) {
+        return UnaryReactor::Start(parts_, op, *context);
+      }));
 }
 
 grpc::ServerUnaryReactor* Service::GetServerInfo(

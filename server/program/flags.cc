@@ -180,6 +180,14 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddDuration(app, "--keepalive_timeout", s.keepalive_timeout,
               "Time it then has to answer")
       ->group("Limits");
+  AddDuration(app, "--stall_time", s.stall_time,
+              "Time in which a message must arrive or be read, and a second "
+              "more for each 8 MiB")
+      ->group("Limits");
+  app.add_flag("--long_links", s.long_links,
+               "Open windows for clients a long way off; messages that wait to "
+               "be read then take megabytes")
+      ->group("Limits");
 
   app.add_option("--max_batch_requests", q.max_batch_requests,
                  "Requests in a group")

@@ -47,6 +47,8 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
   needs.under_load += 4 * processors + 8;
   needs.at_start += devices * options.scheduler.lanes_per_device;
   if (options.metrics_port >= 0) needs.at_start += 1;
+  // Who cuts calls that have come to a halt.
+  needs.at_start += 1;
   // Who waits for a second signal.
   needs.at_start += 1;
   return needs;

@@ -35,7 +35,7 @@ GRPC_EDGES = {
     'proto/wire/grpc_bytes',
     'proto/wire/grpc_status',
     'proto/wire/grpc_time',
-    'server/front/call',
+    'server/front/unary_reactor',
     'server/program/library_log',
     'server/server',
     'server/front/service',
