@@ -37,6 +37,8 @@ class Server {
   int port() const;          // -1: no TCP
   int metrics_port() const;  // -1: none
   SchedulerStats stats() const;
+  // Requests hold a small part of the memory limit, if any.
+  bool IsQuiet() const;
   // One line each: what it runs on, its limits, where it listens.
   std::vector<std::string> Describe() const;
 

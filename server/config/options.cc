@@ -26,7 +26,7 @@ MemoryShares DivideMemory(int64_t memory_limit_bytes) {
       std::clamp<int64_t>(memory_limit_bytes / 64, 1 << 20, 64 << 20);
   constexpr int64_t kWaitingBytes = 128 << 10;
   shares.max_waiting =
-      std::max<int64_t>(memory_limit_bytes / 32 / kWaitingBytes, 64);
+      std::max<int64_t>(memory_limit_bytes / 16 / kWaitingBytes, 64);
   shares.max_message_bytes =
       std::min(shares.transport_bytes / 2, wire::kMaxMessageBytes);
   return shares;

@@ -25,7 +25,7 @@ UploadRoom::UploadRoom(const UploadLimits& limits)
       large_(limits.large_bytes),
       waiting_shares_(static_cast<double>(limits.max_waiting)),
       connections_(kRemembered),
-      liars_(kRemembered) {}
+      distrusted_(kRemembered) {}
 
 UploadRoom::~UploadRoom() = default;
 
@@ -61,15 +61,18 @@ absl::StatusOr<std::unique_ptr<UploadRoom::Upload>> UploadRoom::Enter(
   return upload;
 }
 
+bool UploadRoom::Trusts(const std::string& client) {
+  const absl::Time* until = distrusted_.Find(client);
+  return until == nullptr || *until <= MonotonicNow();
+}
+
 void UploadRoom::Classify(Upload& upload) {
-  if (upload.hint_.has_value() &&
-      liars_.Find(upload.sender_.client) != nullptr) {
-    upload.hint_.reset();
-  }
+  const bool trusted = Trusts(upload.sender_.client);
+  if (!trusted) upload.hint_.reset();
   const Seen* seen = connections_.Find(upload.sender_.connection);
-  const bool small = upload.hint_.has_value()
-                         ? *upload.hint_ <= kSmallBytes
-                         : seen == nullptr || *seen == Seen::kSmall;
+  const bool small = upload.hint_.has_value() ? *upload.hint_ <= kSmallBytes
+                     : seen == nullptr        ? trusted
+                                              : *seen == Seen::kSmall;
   upload.pool_ = small ? &small_ : &large_;
   upload.bytes_ = small ? kSmallBytes : limits_.max_message_bytes;
   if (upload.hint_.has_value()) {
@@ -79,7 +82,10 @@ void UploadRoom::Classify(Upload& upload) {
 }
 
 bool UploadRoom::MayProbe(const std::string& client) const {
-  if (probes_ >= kProbes) return false;
+  // Those that turned out to be large may hold more than there is already.
+  if (probes_ >= kProbes || large_.held_bytes > large_.limit_bytes) {
+    return false;
+  }
   auto found = probes_by_client_.find(client);
   return found == probes_by_client_.end() || found->second < kProbesPerClient;
 }
@@ -267,7 +273,7 @@ absl::Status UploadRoom::Upload::Arrived(int64_t bytes) {
     room_.connections_.Set(sender_.connection,
                            bytes <= kSmallBytes ? Seen::kSmall : Seen::kLarge);
     if (hint_.has_value() && bytes > *hint_) {
-      room_.liars_.Set(sender_.client, true);
+      room_.distrusted_.Set(sender_.client, MonotonicNow() + kDistrustTime);
       status =
           FieldError(wire::kRequestBytesKey,
                      absl::StrCat("says ", *hint_, ", and the message has ",
@@ -288,6 +294,9 @@ absl::Status UploadRoom::Upload::Late() {
     MutexLock lock(room_.mutex_);
     if (pool_ == &room_.large_) return absl::OkStatus();
     room_.connections_.Set(sender_.connection, Seen::kLarge);
+    if (hint_.has_value()) {
+      room_.distrusted_.Set(sender_.client, MonotonicNow() + kDistrustTime);
+    }
     const int64_t most = room_.limits_.max_message_bytes;
     if (most > room_.large_.limit_bytes - room_.large_.held_bytes ||
         !room_.large_.shares.MayAdd(sender_.client)) {

@@ -17,7 +17,8 @@
 //
 // Both are shared between clients as the byte account is (client_shares.h), and
 // clients that wait take turns. A connection that has not sent anything yet has
-// proven nothing: only kProbes of these have a small message under way at once.
+// proven nothing: only kProbes of these have a small message under way at once,
+// and none of a client that has sent more than it said within kDistrustTime.
 
 #include <cstdint>
 #include <deque>
@@ -67,8 +68,10 @@ class UploadRoom {
   // Whatever its length, a message costs gRPC a buffer to read it into.
   static constexpr int64_t kLeastBytes = int64_t{4} << 10;
   static constexpr absl::Duration kSmallTime = absl::Milliseconds(250);
-  static constexpr int kProbes = 16;
-  static constexpr int kProbesPerClient = 4;
+  // For which a client is not believed whose hint was too low.
+  static constexpr absl::Duration kDistrustTime = absl::Minutes(1);
+  static constexpr int kProbes = 4;
+  static constexpr int kProbesPerClient = 2;
 
   // One message's room, which it gives back when it goes. Its room outlives it.
   class Upload;
@@ -107,6 +110,7 @@ class UploadRoom {
   enum class Seen : uint8_t { kSmall, kLarge };  // of a connection's last one
 
   void Classify(Upload& upload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Trusts(const std::string& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayProbe(const std::string& client) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether its client's shares allow it, whatever memory there is.
@@ -144,8 +148,9 @@ class UploadRoom {
       ABSL_GUARDED_BY(mutex_);
   int probes_ ABSL_GUARDED_BY(mutex_) = 0;
   Recent<Seen> connections_ ABSL_GUARDED_BY(mutex_);
-  // Clients whose hints were too low, and so count for nothing.
-  Recent<bool> liars_ ABSL_GUARDED_BY(mutex_);
+  // Clients whose hints were too low, or seemed so, and until when nothing that
+  // they say or have not shown yet counts.
+  Recent<absl::Time> distrusted_ ABSL_GUARDED_BY(mutex_);
   // How fast room is given back while others wait for it.
   RateEstimate rate_ ABSL_GUARDED_BY(mutex_);
   absl::Time contended_since_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
@@ -168,7 +173,7 @@ class UploadRoom::Upload {
 
   // The message is here, with `bytes`: what it does not need is given back.
   // INVALID_ARGUMENT: that is more than its hint. Its client is then not
-  // believed any more.
+  // believed for a while.
   absl::Status Arrived(int64_t bytes);
   // It was small(), and kSmallTime after it was granted it is not here. OK: it
   // counts as large from now on. RESOURCE_EXHAUSTED, with RetryInfo: there is

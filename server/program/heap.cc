@@ -13,4 +13,6 @@ void LimitHeap(int64_t memory_limit_bytes) {
                                 memory_limit_bytes / 16, 1 << 20, 1 << 30)));
 }
 
+void ReleaseFreeHeap() { malloc_trim(0); }
+
 }  // namespace attnd::server

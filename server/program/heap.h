@@ -14,6 +14,11 @@ namespace attnd::server {
 // into them. For the whole process, best before it has threads.
 void LimitHeap(int64_t memory_limit_bytes);
 
+// Gives back what glibc keeps of freed memory, between blocks in use as well.
+// Takes milliseconds where there is much of it, in which others wait who want
+// memory: for when there is little to do.
+void ReleaseFreeHeap();
+
 }  // namespace attnd::server
 
 #endif  // ATTND_SERVER_PROGRAM_HEAP_H_

@@ -40,6 +40,9 @@ constexpr int kBadFlags = 2;
 // reads them.
 constexpr absl::Duration kLastLines = absl::Milliseconds(200);
 
+// How often free memory is given back while there is little to do.
+constexpr absl::Duration kHeapInterval = absl::Seconds(5);
+
 // Whole or not at all: a reader never sees half a number, and where it cannot
 // be written nothing is left.
 bool WritePortFile(const std::string& path, int port) {
@@ -125,7 +128,9 @@ int Serve(const Flags& flags, const CreateBackends& create,
     return kFailed;
   }
 
-  const int signal = AwaitEnd(signals, log);
+  const int signal = AwaitEnd(signals, log, kHeapInterval, [&] {
+    if ((*server)->IsQuiet()) ReleaseFreeHeap();
+  });
   log.Write(absl::StrCat(strsignal(signal), ": draining for up to ",
                          absl::FormatDuration(flags.server.drain_time)));
   ExitAtSecondSignal(signals, **server, log);

@@ -1,6 +1,8 @@
 #include "server/program/signals.h"
 
+#include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "absl/strings/str_cat.h"
 
@@ -55,11 +57,21 @@ sigset_t BlockSignals() {
 }
 
 int AwaitEnd(const sigset_t& signals, Log& log) {
+  return AwaitEnd(signals, log, absl::Hours(24), [] {});
+}
+
+int AwaitEnd(const sigset_t& signals, Log& log, absl::Duration interval,
+             absl::FunctionRef<void()> meanwhile) {
   while (true) {
-    int signal = 0;
-    sigwait(&signals, &signal);
-    if (EndsTheServer(signal)) return signal;
-    log.Write(absl::StrCat(strsignal(signal), ": ignored"));
+    const timespec patience = absl::ToTimespec(interval);
+    const int signal = sigtimedwait(&signals, nullptr, &patience);
+    if (signal < 0) {
+      if (errno == EAGAIN) meanwhile();
+    } else if (EndsTheServer(signal)) {
+      return signal;
+    } else {
+      log.Write(absl::StrCat(strsignal(signal), ": ignored"));
+    }
   }
 }
 

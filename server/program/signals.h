@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "server/telemetry/log.h"
 
 namespace attnd::server {
@@ -15,6 +17,9 @@ sigset_t BlockSignals();
 // Waits for SIGTERM, SIGINT or SIGQUIT and returns it. Others of `signals` are
 // logged, and nothing else: there is nothing to reload or reopen.
 int AwaitEnd(const sigset_t& signals, Log& log);
+// The same, and calls `meanwhile` every `interval`.
+int AwaitEnd(const sigset_t& signals, Log& log, absl::Duration interval,
+             absl::FunctionRef<void()> meanwhile);
 
 }  // namespace attnd::server
 

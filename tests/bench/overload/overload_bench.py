@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""How attnd bears more than it has memory for: honest clients, slow ones, liars.
+
+  overload_bench.py ATTND ATTNLOAD [--check] [--only=SECTION] [--seconds=8]
+
+Needs tests/python/requirements.txt. Large requests come from 127.0.0.1 by TCP, in C++ (with the
+hint that the client library sends) or Python (generated stubs' way: no hint). Small ones beside
+them are another client's, over a unix socket in C++, and the same address's in Python.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / 'python'))
+import harness  # noqa: E402
+
+SMALL = 'forward:s32:h1:d64'  # 24 KiB
+MIB = 1 << 20
+
+
+class Watch:
+    """The most that a process has had in memory since it began, in MiB."""
+
+    def __init__(self, pid):
+        self._path = f'/proc/{pid}/statm'
+        self._peak, self._ends = 0, False
+        self._thread = threading.Thread(target=self._loop)
+        self._thread.start()
+
+    def now(self):
+        with open(self._path, encoding='ascii') as file:
+            return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE') / MIB
+
+    def _loop(self):
+        while not self._ends:
+            self._peak = max(self._peak, self.now())
+            time.sleep(0.02)
+
+    def end(self):
+        self._ends = True
+        self._thread.join()
+        return self._peak
+
+
+class Bench:
+
+    def __init__(self, options):
+        self.options = options
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.misses = 0
+        self._stubs = harness.generate_stubs(self.folder)[0]
+
+    def row(self, what, seen, bar, ok):
+        print(f'  {what:58} {seen:>16} {bar:>16} {"ok" if ok else "MISSED"}', flush=True)
+        self.misses += not ok
+
+    def message(self, tokens, dim=128):
+        """A file with a ForwardRequest of 2 queries, its bytes."""
+        path = self.folder / f'{tokens}x{dim}'
+        if not path.exists():
+            pb = self._stubs
+            queries, request = min(tokens, 2), pb.ForwardRequest()
+            for name, length in (('q', queries), ('k', tokens), ('v', tokens)):
+                tensor = getattr(request, name)
+                tensor.dtype = pb.DATA_TYPE_F32
+                tensor.shape.extend([1, length, 1, dim])
+                tensor.data = bytes(4 * length * dim)
+            path.write_bytes(request.SerializeToString())
+        return path
+
+    # Processes; each of the next three returns what ends it and gives its result.
+
+    def attnload(self, address, shape, concurrency, seconds):
+        process = subprocess.Popen(
+            [self.options.attnload, address, f'--shape={shape}', f'--concurrency={concurrency}',
+             '--check=0', '--warmup=0', f'--duration={seconds}', '--json=-'],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+        def end():
+            text = process.communicate()[0]
+            level = json.loads(text[text.index('{'):])['levels'][0]
+            return {'codes': level['sent_by_code'], 'seconds': level['elapsed_s'],
+                    'p99': level['latency'].get('p99_s'),
+                    'said': re.findall(r'RST_STREAM[^\n"]*|GOAWAY[^\n"]*', text)}
+
+        return end
+
+    def sender(self, *arguments):
+        process = subprocess.Popen([sys.executable, HERE / 'senders.py', *map(str, arguments)],
+                                   stdout=subprocess.PIPE, text=True)
+        return lambda: json.loads(process.communicate()[0])
+
+    def small(self, server, seconds):
+        """p99 in seconds of small calls: of another client in C++, of the same in Python."""
+        ends = [self.attnload(f'unix:{self.socket}', SMALL, 1, seconds),
+                self.sender('honest', server.address, self.message(32, 64), 1, seconds)]
+        return [end() for end in ends]
+
+    def server(self, limit, *flags):
+        self.socket = self.folder / f'socket{time.monotonic_ns()}'
+        return harness.Server(self.options.attnd, f'--memory_limit={limit}MiB',
+                              f'--unix_socket={self.socket}', *flags)
+
+    # Sections.
+
+    def honest(self, language, limit, tokens, processes, in_flight, room_load):
+        """Uploads of 2 x `tokens` x 512 bytes, all at once, against few with room."""
+        def load(server, processes, in_flight):
+            begin = []
+            for _ in range(processes):
+                if language == 'C++':
+                    begin.append(self.attnload(server.address, f'forward:s2/{tokens}:h1:d128',
+                                               in_flight, self.options.seconds))
+                else:
+                    begin.append(self.sender('honest', server.address, self.message(tokens),
+                                             in_flight, self.options.seconds))
+            return begin
+
+        def rate(results):
+            return sum(r['codes'].get('OK', 0) / r['seconds'] for r in results)
+
+        with_room = self.server(8 * 1024)
+        room = rate([end() for end in load(with_room, *room_load)])
+        with_room.stop()
+        server = self.server(limit)
+        watch = Watch(server.process.pid)
+        alone = self.small(server, self.options.seconds / 2)
+        idle = watch.now()
+        running = load(server, processes, in_flight)
+        beside = self.small(server, self.options.seconds)
+        results = [end() for end in running]
+        peak = watch.end()
+        got = rate(results)
+        self.row(f'{language}: answers a second, {got:.1f} of {room:.1f} with room',
+                 f'{got / room:.2f}', '>= 0.70', got >= 0.7 * room)
+        codes = {}
+        for result in results:
+            for code, count in result['codes'].items():
+                codes[code] = codes.get(code, 0) + count
+        refused = codes.get('RESOURCE_EXHAUSTED', 0)
+        other = sum(codes.values()) - codes.get('OK', 0) - refused
+        self.row(f'  of {sum(codes.values())}: refused / ended otherwise',
+                 f'{refused} / {other}', 'any / 0', other == 0)
+        without = sum(result.get('without_delay', 0) for result in results)
+        said = sorted({line for result in results for line in result['said']})
+        self.row('  refused without RetryInfo', str(without), '0', without == 0)
+        for line in said:
+            print(f'    {line}')
+        self.compare_small(alone, beside)
+        self.memory(server, watch, peak, idle, limit)
+        server.stop()
+
+    def compare_small(self, alone, beside):
+        for name, a, b in zip(('C++, another client', 'Python, the same'), alone, beside):
+            failed = sum(b['codes'].values()) - b['codes'].get('OK', 0)
+            self.row(f'  small calls ({name}): failed of {sum(b["codes"].values())}',
+                     str(failed), '0', failed == 0)
+            for line in b['said']:
+                print(f'    {line}')
+            ratio = b['p99'] / a['p99']
+            self.row(f'    p99 {b["p99"] * 1e3:.2f} ms, alone {a["p99"] * 1e3:.2f} ms',
+                     f'{ratio:.2f}', '<= 3', ratio <= 3)
+
+    def memory(self, server, watch, peak, idle, limit):
+        self.row('  peak resident', f'{peak:.0f} MiB', f'<= {limit + 64} MiB', peak <= limit + 64)
+        time.sleep(self.options.rest)
+        rest = watch.now()
+        self.row(f'  resident {self.options.rest:.0f} s later, idle {idle:.0f} MiB before',
+                 f'{rest:.0f} MiB', f'<= {idle + 64:.0f} MiB', rest <= idle + 64)
+
+    def attack(self, limit, *attackers):
+        server = self.server(limit)
+        watch = Watch(server.process.pid)
+        alone = self.small(server, self.options.seconds / 2)
+        idle = watch.now()
+        running = [self.sender(a[0], server.address, *a[1:], self.options.seconds + 3)
+                   for a in attackers]
+        time.sleep(2)
+        beside = self.small(server, self.options.seconds)
+        for end in running:
+            print(f'    {end()}')
+        peak = watch.end()
+        self.compare_small(alone, beside)
+        self.memory(server, watch, peak, idle, limit)
+        server.stop()
+
+
+SECTIONS = {
+    'cpp': ('4 x 8 uploads of 40 MiB at 256 MiB, C++',
+            lambda b: b.honest('C++', 256, 40000, 4, 8, (4, 8))),
+    'python': ('4 x 8 uploads of 40 MiB at 256 MiB, Python without the hint',
+               lambda b: b.honest('Python', 256, 40000, 4, 8, (4, 8))),
+    'cpp4g': ('4 x 24 uploads of 134 MiB at 4 GiB, C++',
+              lambda b: b.honest('C++', 4096, 131072, 4, 24, (1, 4))),
+    'python4g': ('4 x 24 uploads of 134 MiB at 4 GiB, Python without the hint',
+                 lambda b: b.honest('Python', 4096, 131072, 4, 24, (1, 4))),
+    'slow_few': ('200 writers of a byte a second from 2 addresses',
+                 lambda b: b.attack(256, ('slow', 2, 200, 'mixed'))),
+    'slow_many': ('600 writers of a byte a second from 300 addresses',
+                  lambda b: b.attack(256, ('slow', 300, 600, 'mixed'))),
+    'liars': ('100 calls from 100 addresses that say 100 bytes and send 40 MiB',
+              lambda b: b.attack(256, ('liars', 100, 100, 40 * MIB))),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('attnd')
+    parser.add_argument('attnload')
+    parser.add_argument('--only', choices=SECTIONS)
+    parser.add_argument('--seconds', type=float, default=8)
+    parser.add_argument('--rest', type=float, default=30, help='before memory is looked at again')
+    parser.add_argument('--check', action='store_true', help='fail on a miss')
+    options = parser.parse_args()
+    bench = Bench(options)
+    for name, (title, run) in SECTIONS.items():
+        if options.only in (None, name):
+            print(f'{name}: {title}', flush=True)
+            run(bench)
+    if bench.misses:
+        print(f'{bench.misses} missed')
+    return 1 if bench.misses and options.check else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
