@@ -158,8 +158,13 @@ class Server::Impl {
         });
     if (!scheduler.ok()) return scheduler.status();
     scheduler_ = *std::move(scheduler);
+    const MemoryShares shares = DivideMemory(options_.memory_limit_bytes);
+    uploads_ = std::make_unique<UploadRoom>(
+        UploadLimits{shares.transport_bytes, shares.small_bytes,
+                     options_.max_message_bytes, shares.max_waiting});
     metrics_ = std::make_shared<Metrics>(
-        std::move(labels), [this] { return scheduler_->stats(); });
+        std::move(labels), [this] { return scheduler_->stats(); },
+        [this] { return uploads_->stats(); });
     return absl::OkStatus();
   }
 
@@ -175,10 +180,6 @@ class Server::Impl {
   absl::Status StartTransport() {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-    const MemoryShares shares = DivideMemory(options_.memory_limit_bytes);
-    uploads_ = std::make_unique<UploadRoom>(
-        UploadLimits{shares.transport_bytes, shares.small_bytes,
-                     options_.max_message_bytes, shares.max_waiting});
     alarms_ = std::make_unique<Alarms>();
     service_ = std::make_unique<Service>(
         ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_,

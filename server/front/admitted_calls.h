@@ -9,7 +9,8 @@
 
 namespace attnd::server {
 
-// Counts admitted calls that the transport is not done with. Thread-safe.
+// Counts the calls that a drain waits for: those that were admitted, and those
+// whose refusal has not left yet. Thread-safe.
 class AdmittedCalls {
  public:
   void Add() {

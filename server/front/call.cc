@@ -184,12 +184,7 @@ absl::Status Call::Submit(absl::Span<const absl::string_view> fragments,
     admitted_ = true;
   }
   parts_.admitted_calls->Add();
-  status = parts_.scheduler->Submit(work);
-  if (status.ok()) return status;
-  parts_.admitted_calls->Remove();
-  MutexLock lock(mutex_);
-  admitted_ = false;
-  return status;
+  return parts_.scheduler->Submit(work);
 }
 
 void Call::ReleaseInputs() {
@@ -225,6 +220,7 @@ bool Call::BeginEnd(const absl::Status& status, int64_t bytes) {
   if (state_ == State::kEnding) return false;
   state_ = State::kEnding;
   code_ = status.code();
+  if (!std::exchange(admitted_, true)) parts_.admitted_calls->Add();
   upload = std::move(upload_);
   work = std::move(work_);
   SetAlarm(MonotonicNow() + parts_.stall_time + TimeFor(bytes));
@@ -253,7 +249,7 @@ void Call::OnDone(bool cancelled) {
   {
     MutexLock lock(mutex_);
     parts_.alarms->Cancel(std::exchange(alarm_, {}));
-    admitted = std::exchange(admitted_, false);
+    admitted = admitted_;
   }
   if (batch_requests_ > 0) {
     parts_.metrics->WorkDone(

@@ -37,6 +37,7 @@
 #include "base/mutex.h"
 #include "server/front/recent.h"
 #include "server/scheduling/admission.h"
+#include "server/telemetry/metrics.h"
 #include "server/work/client_shares.h"
 
 namespace attnd::server {
@@ -53,12 +54,6 @@ struct UploadLimits {
 struct Sender {
   std::string client;      // whose share it counts against
   std::string connection;  // what may be told from what it sent before
-};
-
-struct UploadStats {
-  int64_t reserved_bytes = 0;
-  int64_t waiting = 0;
-  int64_t refused = 0;  // since the start
 };
 
 // Thread-safe.

@@ -40,8 +40,11 @@ MetricFamily Gauge(const char* name, const char* help, double value) {
 }  // namespace
 
 Metrics::Metrics(std::vector<std::string> devices,
-                 std::function<SchedulerStats()> stats)
-    : devices_(std::move(devices)), stats_(std::move(stats)) {
+                 std::function<SchedulerStats()> stats,
+                 std::function<UploadStats()> uploads)
+    : devices_(std::move(devices)),
+      stats_(std::move(stats)),
+      uploads_(std::move(uploads)) {
   auto& calls =
       BuildCounter()
           .Name("attnd_requests_total")
@@ -145,6 +148,19 @@ void Metrics::AddGauges(std::vector<MetricFamily>& to) const {
   to.push_back(Gauge("attnd_account_limit_bytes",
                      "The most that attnd_account_bytes may reach",
                      stats.account_limit_bytes));
+  const UploadStats uploads = uploads_();
+  to.push_back(Gauge("attnd_upload_bytes",
+                     "Memory kept for request messages on their way",
+                     uploads.reserved_bytes));
+  to.push_back(Gauge("attnd_uploads_waiting",
+                     "Request messages that wait to be read", uploads.waiting));
+  MetricFamily refused = Gauge("attnd_uploads_refused_total",
+                               "Calls refused before their message was read, "
+                               "or while it was, as there was no memory",
+                               uploads.refused);
+  refused.type = MetricType::Counter;
+  refused.metric[0].counter.value = refused.metric[0].gauge.value;
+  to.push_back(std::move(refused));
   MetricFamily in_service{"attnd_device_in_service",
                           "1 while the device takes work, 0 after a fault",
                           MetricType::Gauge,

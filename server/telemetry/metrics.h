@@ -24,12 +24,21 @@ namespace attnd::server {
 enum class Method : uint8_t { kForward, kBackward, kGetServerInfo };
 inline constexpr int kMethods = 3;
 
+// Messages that are received (front/upload_room.h).
+struct UploadStats {
+  int64_t reserved_bytes = 0;
+  int64_t waiting = 0;
+  int64_t refused = 0;  // since the start
+};
+
 // Thread-safe.
 class Metrics : public prometheus::Collectable {
  public:
-  // `stats` is called at every scrape; `devices` names them for labels.
+  // `stats` and `uploads` are called at every scrape; `devices` names them for
+  // labels.
   Metrics(std::vector<std::string> devices,
-          std::function<SchedulerStats()> stats);
+          std::function<SchedulerStats()> stats,
+          std::function<UploadStats()> uploads = [] { return UploadStats(); });
 
   // A call has ended, and this is the code that its client got.
   void CallEnded(Method method, absl::StatusCode code, absl::Duration total,
@@ -57,6 +66,7 @@ class Metrics : public prometheus::Collectable {
 
   const std::vector<std::string> devices_;
   const std::function<SchedulerStats()> stats_;
+  const std::function<UploadStats()> uploads_;
   prometheus::Registry registry_;
   std::array<PerMethod, kMethods> methods_;
   prometheus::Histogram* batch_requests_;

@@ -145,7 +145,7 @@ bool Http2Answer::Says(const std::string& name,
 int SendRawHttp2Call(
     const std::string& address, const std::string& path,
     const std::vector<std::pair<std::string, std::string>>& headers,
-    const std::string& message) {
+    const std::string& message, uint32_t missing_bytes) {
   std::string block = Header(":method", "POST") + Header(":scheme", "http") +
                       Header(":path", path) + Header(":authority", "test") +
                       Header("te", "trailers") +
@@ -168,9 +168,9 @@ int SendRawHttp2Call(
                       last ? kEndHeaders : 0, 1, block.substr(at, kMaxFrame)));
   }
   std::string body(1, '\0');  // not compressed
-  absl::StrAppend(&body, BigEndian(message.size(), 4), message);
+  absl::StrAppend(&body, BigEndian(message.size() + missing_bytes, 4), message);
   for (size_t at = 0; at < body.size(); at += kMaxFrame) {
-    const bool last = at + kMaxFrame >= body.size();
+    const bool last = at + kMaxFrame >= body.size() && missing_bytes == 0;
     absl::StrAppend(&bytes, Frame(kData, last ? kEndStream : 0, 1,
                                   body.substr(at, kMaxFrame)));
   }
@@ -181,8 +181,9 @@ int SendRawHttp2Call(
 Http2Answer RawHttp2Call(
     const std::string& address, const std::string& path,
     const std::vector<std::pair<std::string, std::string>>& headers,
-    const std::string& message) {
-  const int fd = SendRawHttp2Call(address, path, headers, message);
+    const std::string& message, uint32_t missing_bytes) {
+  const int fd =
+      SendRawHttp2Call(address, path, headers, message, missing_bytes);
   Http2Answer answer = Answer(fd);
   close(fd);
   return answer;

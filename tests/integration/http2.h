@@ -3,6 +3,7 @@
 
 // One gRPC call as bytes on a socket, for what no gRPC library would send.
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,17 +22,19 @@ struct Http2Answer {
 
 // Calls `path` on "host:port" with further `headers`, names and values of up to
 // 126 bytes each, and one message of at most 60 KiB, which is what a connection
-// may send before any answer. The answer is not read; the socket is returned.
+// may send before any answer. The message lacks its last `missing_bytes`: where
+// there are any, the call stalls. The answer is not read; the socket is
+// returned.
 int SendRawHttp2Call(
     const std::string& address, const std::string& path,
     const std::vector<std::pair<std::string, std::string>>& headers,
-    const std::string& message);
+    const std::string& message, uint32_t missing_bytes = 0);
 
 // The same, and waits for the answer.
 Http2Answer RawHttp2Call(
     const std::string& address, const std::string& path,
     const std::vector<std::pair<std::string, std::string>>& headers,
-    const std::string& message);
+    const std::string& message, uint32_t missing_bytes = 0);
 
 }  // namespace attnd::testing
 

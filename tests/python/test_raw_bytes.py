@@ -28,6 +28,36 @@ class RawBytesTest(client.ClientTest):
       harness.raw_call(self.channel, method, data, **options)
     return caught.exception
 
+  def test_a_hint_of_its_length_is_taken(self):
+    want = self.forward(self.request)
+    for hint in len(self.bytes), len(self.bytes) + 1000:
+      got = pb.ForwardResponse.FromString(harness.raw_call(
+          self.channel, "Forward", self.bytes,
+          metadata=[("attnd-request-bytes", str(hint))]))
+      self.assertEqual(got.o, want.o)
+
+  def test_a_hint_that_is_no_length_is_refused_by_its_name(self):
+    for hint in "", "-1", "1k", str(1 << 64):
+      error = self.refusal(self.bytes,
+                           metadata=[("attnd-request-bytes", hint)])
+      self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
+      self.assertEqual(harness.violated_fields(error),
+                       ["attnd-request-bytes"])
+
+  def test_a_hint_too_low_is_refused_and_the_next_call_served(self):
+    error = self.refusal(self.bytes, metadata=[
+        ("attnd-request-bytes", str(len(self.bytes) - 1))])
+    self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
+    self.assertEqual(harness.violated_fields(error), ["attnd-request-bytes"])
+    harness.raw_call(self.channel, "Forward", self.bytes, metadata=[
+        ("attnd-request-bytes", str(len(self.bytes) - 1))])
+
+  def test_a_hint_beyond_any_message_is_refused_for_good(self):
+    error = self.refusal(self.bytes,
+                         metadata=[("attnd-request-bytes", str(1 << 62))])
+    self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+    self.assertEqual(harness.violated_fields(error), [])
+
   def test_any_field_order_is_accepted(self):
     fields = [wire.field(number, message.SerializeToString())
               for number, message in ((1, self.request.q), (2, self.request.k),

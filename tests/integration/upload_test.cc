@@ -1,0 +1,170 @@
+// Messages on their way, through attnd in a process of its own: those for which
+// there is no room yet, those that stall, those that nobody reads.
+
+#include <signal.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "attn/v1/attention.pb.h"
+#include "attnd/client.h"
+#include "base/clock.h"
+#include "gtest/gtest.h"
+#include "proto/wire/status.h"
+#include "server/net/descriptor.h"
+#include "tests/hang_limit.h"
+#include "tests/integration/http2.h"
+#include "tests/integration/process.h"
+#include "tests/integration/rpc.h"
+#include "tests/server/bad_requests.h"
+
+namespace attnd::testing {
+namespace {
+
+constexpr char kForwardPath[] = "/attn.v1.AttentionService/Forward";
+constexpr char kHint[] = "attnd-request-bytes";
+
+std::unique_ptr<ServerProcess> Start(std::vector<std::string> flags) {
+  flags.push_back("--metrics_port=0");
+  auto server = ServerProcess::Start(ATTND_BINARY, flags);
+  EXPECT_EQ(server.status(), absl::OkStatus());
+  return *std::move(server);
+}
+
+// A gauge becomes 0 within kHangLimit.
+bool BecomesZero(const ServerProcess& server, const std::string& gauge) {
+  const absl::Time end = MonotonicNow() + kHangLimit;
+  while (MonotonicNow() < end) {
+    if (server.Metric(gauge) == 0) return true;
+  }
+  return false;
+}
+
+// A forward of 2 queries whose message has some `mebibytes`.
+attn::v1::ForwardRequest Large(int mebibytes) {
+  attn::v1::ForwardRequest request;
+  *request.mutable_q() = server::RandomTensor({1, 2, 1, 128});
+  *request.mutable_k() = server::RandomTensor({1, mebibytes << 10, 1, 128});
+  *request.mutable_v() = server::RandomTensor({1, mebibytes << 10, 1, 128});
+  return request;
+}
+
+// Either done, or refused with a time after which to try again.
+bool IsHonest(const absl::Status& status) {
+  return status.ok() || (absl::IsResourceExhausted(status) &&
+                         wire::RetryDelay(status).has_value());
+}
+
+// 16 clients send 2 MiB each, where 6 MiB may be on their way.
+TEST(Upload, WithoutAHintOverloadEndsNoCallButByARefusalWithADelay) {
+  const auto server = Start({"--memory_limit=16MiB"});
+  const std::string request = Large(1).SerializeAsString();
+  std::atomic<int> done = 0, dishonest = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 16; ++i) {
+    clients.emplace_back([&] {
+      const auto channel = Connect(server->tcp());
+      for (int call = 0; call < 4; ++call) {
+        const absl::Status status = RawCall(channel, Op::kForward, request);
+        done += status.ok();
+        if (IsHonest(status)) continue;
+        ++dishonest;
+        ADD_FAILURE() << status;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_GT(done, 0);
+  EXPECT_EQ(dishonest, 0);
+  EXPECT_TRUE(BecomesZero(*server, "attnd_upload_bytes"));
+}
+
+TEST(Upload, WithTheClientLibrarysHintNeither) {
+  const auto server = Start({"--memory_limit=16MiB"});
+  std::vector<float> q(128), kv(1 << 18);
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 12; ++i) {
+    clients.emplace_back([&] {
+      std::vector<float> o(128);
+      client::ForwardCall call;
+      call.q = {client::DType::kF32, {1, 1, 1, 128}, q.data()};
+      call.k = {client::DType::kF32, {1, 1 << 11, 1, 128}, kv.data()};
+      call.v = call.k;
+      call.o = {client::DType::kF32, {1, 1, 1, 128}, o.data()};
+      auto client = client::Client::Create(server->tcp());
+      ASSERT_EQ(client.status(), absl::OkStatus());
+      for (int i = 0; i < 4; ++i) {
+        const absl::Status status = (*client)->Forward(call, {}).status();
+        EXPECT_TRUE(IsHonest(status)) << status;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_TRUE(BecomesZero(*server, "attnd_account_bytes"));
+  EXPECT_TRUE(BecomesZero(*server, "attnd_upload_bytes"));
+}
+
+TEST(Upload, OneThatStallsIsCutAtTheStallTime) {
+  const auto server = Start({"--stall_time=300ms"});
+  for (const char* hint : {"100", "1048576", ""}) {
+    std::vector<std::pair<std::string, std::string>> headers;
+    if (*hint != 0) headers.emplace_back(kHint, hint);
+    const Http2Answer answer = RawHttp2Call(
+        server->tcp(), kForwardPath, headers, "some", /*missing_bytes=*/90);
+    EXPECT_TRUE(answer.ended) << hint;
+    EXPECT_TRUE(answer.Says("grpc-status", "4")) << hint;
+    EXPECT_TRUE(BecomesZero(*server, "attnd_upload_bytes")) << hint;
+  }
+}
+
+TEST(Upload, AnAnswerThatNobodyReadsIsDroppedAtTheStallTime) {
+  const auto server = Start({"--stall_time=300ms"});
+  attn::v1::ForwardRequest request;
+  // O: 2 MiB out of 9 KiB.
+  *request.mutable_q() = server::RandomTensor({1, 2048, 1, 1});
+  *request.mutable_k() = server::RandomTensor({1, 1, 1, 1});
+  *request.mutable_v() = server::RandomTensor({1, 1, 1, 256});
+  const server::Descriptor socket(SendRawHttp2Call(
+      server->tcp(), kForwardPath, {}, request.SerializeAsString()));
+  const absl::Time end = MonotonicNow() + kHangLimit;
+  const std::string ended =
+      "attnd_requests_total{code=\"CANCELLED\",method=\"Forward\"}";
+  while (server->Metric(ended) < 1 && MonotonicNow() < end) {
+  }
+  EXPECT_EQ(server->Metric(ended), 1);
+  EXPECT_TRUE(BecomesZero(*server, "attnd_account_bytes"));
+}
+
+TEST(Upload, OnesThatWaitAreRefusedOnceTheServerDrains) {
+  const auto server = Start({"--memory_limit=16MiB"});
+  // Two stall in all the memory that there is for large ones.
+  const std::vector<std::pair<std::string, std::string>> large = {
+      {kHint, "3145728"}};
+  std::vector<server::Descriptor> stalled;
+  for (int i = 0; i < 2; ++i) {
+    stalled.emplace_back(
+        SendRawHttp2Call(server->tcp(), kForwardPath, large, "some", 3000));
+  }
+  const absl::Time end = MonotonicNow() + kHangLimit;
+  while (server->Metric("attnd_upload_bytes") < 6 << 20 &&
+         MonotonicNow() < end) {
+  }
+  Http2Answer answer;
+  std::thread waits([&] {
+    answer = RawHttp2Call(server->tcp(), kForwardPath, large, "some", 3000);
+  });
+  while (server->Metric("attnd_uploads_waiting") < 1 && MonotonicNow() < end) {
+  }
+  server->Signal(SIGTERM);
+  waits.join();
+  EXPECT_TRUE(answer.ended);
+  EXPECT_TRUE(answer.Says("grpc-status", "14"));
+  EXPECT_EQ(server->Wait(), 0);
+}
+
+}  // namespace
+}  // namespace attnd::testing
