@@ -12,6 +12,11 @@
 //   times = stream.Wait()               everything above has happened
 //   stream.Reset()
 //
+// A group that takes long runs in slices: Forward may leave a part of it for
+// Proceed, between whose calls the stream may lie idle, and other streams run.
+// Inputs may also lie in a DeviceBuffer, which outlives a batch and which any
+// thread fills; and results may be fetched one by one: see Mark.
+//
 // A device that shares the host's memory maps outputs to themselves, and its
 // Download does nothing. Every call may only enqueue; errors of enqueued work
 // surface in Wait. RESOURCE_EXHAUSTED from Allocate, MapOutput, Forward and
@@ -24,6 +29,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -66,6 +72,23 @@ struct PhaseTimes {
   absl::Duration download;
 };
 
+// Memory on a device that belongs to no stream: where inputs lie that arrive
+// before there is a lane for them. Kept by every stream that uses it until that
+// is Reset.
+class DeviceBuffer {
+ public:
+  virtual ~DeviceBuffer() = default;
+
+  // Aligned to kTensorAlignment. What kernels read; the host may only where the
+  // device shares its memory.
+  virtual std::byte* data() const = 0;
+  // Copies `from`, one span after another, to `offset` bytes from the start.
+  // The spans may go once it returns. Thread-safe where ranges do not overlap.
+  // Errors: the device is broken.
+  virtual absl::Status Write(int64_t offset,
+                             absl::Span<const ConstHostSpan> from) = 0;
+};
+
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -80,7 +103,23 @@ class Stream {
                                const GroupOptions& options) = 0;
   virtual absl::Status Backward(absl::Span<const BackwardArgs> group,
                                 const GroupOptions& options) = 0;
+  // Goes on with what Forward or Backward began, whose `group` must have stayed
+  // as it was, until all of it is enqueued or `pause` returns true. Returns the
+  // share that is, from 0 to 1; below 1 it was paused, and may be called again,
+  // on another thread too, with nothing else asked of the stream in between.
+  // Results have the same bits as without a pause. `pause` is called between
+  // slices, on any thread, and must not block.
+  virtual absl::StatusOr<double> Proceed(absl::FunctionRef<bool()> /*pause*/) {
+    return 1.0;
+  }
   virtual absl::Status Download(const std::byte* from, HostSpan to) = 0;
+  // What was written into `buffer` before this call is there for what is
+  // enqueued after it.
+  virtual absl::Status Use(std::shared_ptr<DeviceBuffer> buffer) = 0;
+  // A point in what has been enqueued since the last Reset, from 0 on. WaitFor:
+  // everything before it has happened.
+  virtual absl::StatusOr<int> Mark() = 0;
+  virtual absl::Status WaitFor(int mark) = 0;
   virtual absl::StatusOr<PhaseTimes> Wait() = 0;
   virtual void Reset() = 0;
 };
@@ -103,6 +142,9 @@ class Backend {
   virtual const DeviceInfo& device() const = 0;
   virtual std::shared_ptr<HostMemory> host_memory() = 0;  // never null
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
+  // `bytes` >= 0, uninitialised. RESOURCE_EXHAUSTED: no memory now.
+  virtual absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
+      int64_t bytes) = 0;
 
   // OK, or UNIMPLEMENTED: a valid problem that this device has no kernel for.
   // Looks at shapes, types and mask only, never at pointers.

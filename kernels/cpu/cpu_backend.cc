@@ -15,6 +15,7 @@
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/flash_scratch.h"
 #include "kernels/cpu/system.h"
+#include "kernels/host_buffer.h"
 #include "kernels/reference/reference.h"
 
 namespace attnd {
@@ -58,6 +59,11 @@ class CpuBackend : public Backend {
       return absl::ResourceExhaustedError("no memory for another CPU stream");
     }
     return stream;
+  }
+
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
+      int64_t bytes) override {
+    return NewHostBuffer(host_memory_, bytes);
   }
 
   absl::Status Supports(Op, const Problem&,

@@ -138,6 +138,17 @@ absl::Status CpuStream::Download(const std::byte*, HostSpan) {
   return absl::OkStatus();
 }
 
+absl::Status CpuStream::Use(std::shared_ptr<DeviceBuffer> buffer) {
+  buffers_.push_back(std::move(buffer));
+  return absl::OkStatus();
+}
+
+void CpuStream::Reset() {
+  buffers_.clear();
+  marks_ = 0;
+  arena_.Reset();
+}
+
 absl::StatusOr<PhaseTimes> CpuStream::Wait() {
   return std::exchange(times_, PhaseTimes());
 }
@@ -186,7 +197,7 @@ absl::Status CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
   ChooseWords(group, compute_.pool, plan);
   return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
     const ForwardArgs& args = group[task.problem];
-    if (!Proceed(args.problem)) return;
+    if (!attnd::Proceed(args.problem)) return;
     switch (task.kind) {
       case FlashTask::Kind::kPackKv:
         return RunFlashPackKv(args, task, scratch);
@@ -205,7 +216,7 @@ absl::Status CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
   ChooseWords(group, compute_.pool, plan);
   return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
     const BackwardArgs& args = group[task.problem];
-    if (!Proceed(args.problem)) return;
+    if (!attnd::Proceed(args.problem)) return;
     switch (task.kind) {
       case FlashTask::Kind::kPackQ:
         return RunFlashPackQ(args, task);
@@ -237,7 +248,7 @@ void CpuStream::ReferenceForward(absl::Span<const ForwardArgs> group,
     if (!HasOutputs(Op::kForward, args.problem)) continue;
     const int64_t heads = args.problem.q_heads;
     RunReference(flops, args.problem.batch * heads, [&](int64_t i, int) {
-      if (!Proceed(args.problem)) return;
+      if (!attnd::Proceed(args.problem)) return;
       const HeadSlice slice(args, i / heads, i % heads);
       reference::Forward(slice.forward(), algorithm).IgnoreError();
     });
@@ -251,7 +262,7 @@ void CpuStream::ReferenceBackward(absl::Span<const BackwardArgs> group,
     if (!HasOutputs(Op::kBackward, args.problem)) continue;
     const int64_t heads = args.problem.kv_heads;
     RunReference(flops, args.problem.batch * heads, [&](int64_t i, int) {
-      if (!Proceed(args.problem)) return;
+      if (!attnd::Proceed(args.problem)) return;
       const HeadSlice slice(args, i / heads, i % heads);
       reference::Backward(slice.backward(), algorithm).IgnoreError();
     });

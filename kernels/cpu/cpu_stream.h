@@ -44,8 +44,11 @@ class CpuStream : public Stream {
   absl::Status Backward(absl::Span<const BackwardArgs> group,
                         const GroupOptions& options) override;
   absl::Status Download(const std::byte* from, HostSpan to) override;
+  absl::Status Use(std::shared_ptr<DeviceBuffer> buffer) override;
+  absl::StatusOr<int> Mark() override { return marks_++; }
+  absl::Status WaitFor(int) override { return absl::OkStatus(); }
   absl::StatusOr<PhaseTimes> Wait() override;
-  void Reset() override { arena_.Reset(); }
+  void Reset() override;
 
  private:
   using RunTask = absl::FunctionRef<void(const FlashTask&, Scratch&)>;
@@ -68,6 +71,8 @@ class CpuStream : public Stream {
   Arena arena_;
   Arena workspace_;  // of the plan that runs
   Scratch scratch_;  // of the calling thread
+  std::vector<std::shared_ptr<DeviceBuffer>> buffers_;
+  int marks_ = 0;
   PhaseTimes times_;
 };
 

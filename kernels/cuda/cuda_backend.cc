@@ -28,6 +28,10 @@ class CudaBackend : public Backend {
     return cuda::CudaStream::Create(device_.index, gpu_);
   }
 
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(int64_t) override {
+    return absl::UnimplementedError("no buffers");
+  }
+
   absl::Status Supports(Op op, const Problem& problem,
                         const GroupOptions& options) const override {
     return op == Op::kForward

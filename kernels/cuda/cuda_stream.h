@@ -41,6 +41,11 @@ class CudaStream : public Stream {
   absl::Status Backward(absl::Span<const BackwardArgs> group,
                         const GroupOptions& options) override;
   absl::Status Download(const std::byte* from, HostSpan to) override;
+  absl::Status Use(std::shared_ptr<DeviceBuffer>) override {
+    return absl::UnimplementedError("no buffers");
+  }
+  absl::StatusOr<int> Mark() override { return 0; }
+  absl::Status WaitFor(int) override { return absl::OkStatus(); }
   absl::StatusOr<PhaseTimes> Wait() override;
   void Reset() override;
 

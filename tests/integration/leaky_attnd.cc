@@ -52,6 +52,14 @@ class LeakyStream final : public attnd::Stream {
   absl::Status Download(const std::byte* from, attnd::HostSpan to) override {
     return stream_->Download(from, to);
   }
+  absl::StatusOr<double> Proceed(absl::FunctionRef<bool()> pause) override {
+    return stream_->Proceed(pause);
+  }
+  absl::Status Use(std::shared_ptr<attnd::DeviceBuffer> buffer) override {
+    return stream_->Use(std::move(buffer));
+  }
+  absl::StatusOr<int> Mark() override { return stream_->Mark(); }
+  absl::Status WaitFor(int mark) override { return stream_->WaitFor(mark); }
   absl::StatusOr<attnd::PhaseTimes> Wait() override { return stream_->Wait(); }
   void Reset() override { stream_->Reset(); }
 
@@ -74,6 +82,10 @@ class LeakyBackend final : public Backend {
     auto stream = backend_->NewStream();
     if (!stream.ok()) return stream.status();
     return std::make_unique<LeakyStream>(*std::move(stream));
+  }
+  absl::StatusOr<std::shared_ptr<attnd::DeviceBuffer>> NewBuffer(
+      int64_t bytes) override {
+    return backend_->NewBuffer(bytes);
   }
   absl::Status Supports(attnd::Op op, const attnd::Problem& problem,
                         const attnd::GroupOptions& options) const override {

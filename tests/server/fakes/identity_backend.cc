@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "kernels/host_buffer.h"
 
 namespace attnd::server {
 namespace {
@@ -120,6 +121,16 @@ class IdentityStream : public Stream {
     return backend_.On(Stage::kDownload, {});
   }
 
+  absl::Status Use(std::shared_ptr<DeviceBuffer> buffer) override {
+    buffers_.push_back(std::move(buffer));
+    return backend_.On(Stage::kUse, {});
+  }
+
+  absl::StatusOr<int> Mark() override { return marks_++; }
+  absl::Status WaitFor(int) override {
+    return backend_.On(Stage::kWaitFor, {});
+  }
+
   absl::StatusOr<PhaseTimes> Wait() override {
     absl::Status status = backend_.On(Stage::kWait, {});
     if (!status.ok()) return status;
@@ -128,6 +139,8 @@ class IdentityStream : public Stream {
 
   // Keeps its memory, so that no page is touched for the first time twice.
   void Reset() override {
+    buffers_.clear();
+    marks_ = 0;
     int64_t kept = 0;
     for (Block& block : blocks_) {
       block.used = false;
@@ -158,6 +171,8 @@ class IdentityStream : public Stream {
 
   IdentityBackend& backend_;
   std::vector<Block> blocks_;
+  std::vector<std::shared_ptr<DeviceBuffer>> buffers_;
+  int marks_ = 0;
   PhaseTimes times_;
 };
 
@@ -185,6 +200,11 @@ IdentityBackend::IdentityBackend(int index)
 
 absl::StatusOr<std::unique_ptr<Stream>> IdentityBackend::NewStream() {
   return std::make_unique<IdentityStream>(*this);
+}
+
+absl::StatusOr<std::shared_ptr<DeviceBuffer>> IdentityBackend::NewBuffer(
+    int64_t bytes) {
+  return NewHostBuffer(memory_, bytes);
 }
 
 absl::Status IdentityBackend::Supports(Op, const Problem&,

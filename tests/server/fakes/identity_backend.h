@@ -36,7 +36,16 @@ class CountingHostMemory : public HostMemory {
 class IdentityBackend : public Backend {
  public:
   // What a stream is about to do.
-  enum class Stage { kAllocate, kMapOutput, kUpload, kRun, kDownload, kWait };
+  enum class Stage {
+    kAllocate,
+    kMapOutput,
+    kUpload,
+    kUse,
+    kRun,
+    kDownload,
+    kWaitFor,
+    kWait
+  };
   // The problems of a kRun; empty otherwise.
   using Group = absl::Span<const Problem* const>;
 
@@ -45,6 +54,8 @@ class IdentityBackend : public Backend {
   const DeviceInfo& device() const override { return device_; }
   std::shared_ptr<HostMemory> host_memory() override { return memory_; }
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override;
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
+      int64_t bytes) override;
   absl::Status Supports(Op op, const Problem& problem,
                         const GroupOptions& options) const override;
   KernelInfo Kernel(Op op, const Problem& problem,
