@@ -30,9 +30,15 @@ void Lane::Loop() {
 
 void Lane::Run(std::vector<std::shared_ptr<Work>> works) {
   const absl::Time taken = MonotonicNow();
+  const auto complete = [&](GroupRun::Completed completed) {
+    if (completed.result.ok()) {
+      completed.result->phases.queue = taken - completed.work->admitted;
+    }
+    feeder_.Complete(std::move(completed.work), std::move(completed.result));
+  };
   while (!works.empty()) {
     GroupRun run(backend_, *stream_, pool_, std::move(works));
-    const absl::Status status = run.Execute();
+    const absl::Status status = run.Execute(complete);
     if (!status.ok()) {
       stream_.reset();
       feeder_.DeviceFault(index_, status);
@@ -43,14 +49,6 @@ void Lane::Run(std::vector<std::shared_ptr<Work>> works) {
         feeder_.Complete(std::move(work), failure);
       }
       return;
-    }
-    // Before anyone gets a result: it may be mapped into the device.
-    stream_->Reset();
-    for (GroupRun::Completed& completed : run.TakeCompleted()) {
-      if (completed.result.ok()) {
-        completed.result->phases.queue = taken - completed.work->admitted;
-      }
-      feeder_.Complete(std::move(completed.work), std::move(completed.result));
     }
     works = run.TakeDeferred();
   }

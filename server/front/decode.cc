@@ -137,7 +137,7 @@ absl::Status AddData(absl::Span<const TensorField> inputs,
                                         "need %d",
                                         found->bytes(), tensor.bytes));
     }
-    std::vector<ConstHostSpan>& pieces = work.inputs[field.id];
+    HostPieces& pieces = work.inputs[field.id].emplace<HostPieces>();
     pieces.reserve(found->pieces.size());
     for (absl::string_view piece : found->pieces) {
       pieces.emplace_back(reinterpret_cast<const std::byte*>(piece.data()),

@@ -1,8 +1,10 @@
 #ifndef ATTND_SERVER_WORK_ACCOUNT_H_
 #define ATTND_SERVER_WORK_ACCOUNT_H_
 
-// The one byte account: what every request in the process holds, from
-// admission until the transport drops its last response byte.
+// A byte account: what may be held of one kind of memory, and who holds how
+// much of it. Requests have one for the whole process: they hold it from
+// admission until the transport drops their last response byte. Whatever else
+// is bounded apart from them gets an account of its own.
 
 #include <cstdint>
 #include <memory>

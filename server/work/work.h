@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
@@ -18,6 +17,7 @@
 #include "kernels/backend.h"
 #include "kernels/request.h"
 #include "server/work/output_pool.h"
+#include "server/work/tensor_source.h"
 
 namespace attnd::server {
 
@@ -41,8 +41,10 @@ struct WorkResult {
 struct Work {
   // Filled by the front.
   std::unique_ptr<const Request> request;
-  // Each input tensor's bytes in pieces, in order; valid until release_inputs.
-  PerTensor<std::vector<ConstHostSpan>> inputs;
+  PerTensor<TensorSource> inputs;
+  // Bit d: device d may run it, if it can: where its inputs lie, if they are on
+  // a device already.
+  uint64_t devices = ~uint64_t{0};
   // Called once, as soon as the inputs have been copied or are not needed.
   absl::AnyInvocable<void()> release_inputs;
   Priority priority = Priority::kNormal;

@@ -40,11 +40,14 @@ TEST(DecodeWork, TakesTensorBytesAsViewsOfTheMessage) {
     const auto fragments = Cut(bytes, size);
     Work work;
     ASSERT_TRUE(DecodeWork(Op::kForward, fragments, work).ok());
-    EXPECT_EQ(Joined(work.inputs[TensorId::kQ]), message.q().data());
-    EXPECT_EQ(Joined(work.inputs[TensorId::kK]), message.k().data());
-    EXPECT_EQ(Joined(work.inputs[TensorId::kV]), message.v().data());
-    EXPECT_TRUE(work.inputs[TensorId::kBias].empty());
-    for (const ConstHostSpan& piece : work.inputs[TensorId::kV]) {
+    const auto pieces = [&](TensorId id) -> const HostPieces& {
+      return std::get<HostPieces>(work.inputs[id]);
+    };
+    EXPECT_EQ(Joined(pieces(TensorId::kQ)), message.q().data());
+    EXPECT_EQ(Joined(pieces(TensorId::kK)), message.k().data());
+    EXPECT_EQ(Joined(pieces(TensorId::kV)), message.v().data());
+    EXPECT_TRUE(pieces(TensorId::kBias).empty());
+    for (const ConstHostSpan& piece : pieces(TensorId::kV)) {
       const char* at = reinterpret_cast<const char*>(piece.data());
       EXPECT_GE(at, bytes.data());
       EXPECT_LE(at + piece.size(), bytes.data() + bytes.size());

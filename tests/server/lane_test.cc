@@ -12,8 +12,6 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "server/execution/group_run.h"
-#include "server/work/request_bytes.h"
 #include "tests/server/fakes/fault_backend.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/test_work.h"
@@ -22,8 +20,6 @@ namespace attnd::server {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
 using Stage = IdentityBackend::Stage;
 using Works = std::vector<std::shared_ptr<Work>>;
 
@@ -213,24 +209,6 @@ TEST(LaneTest, AnUploadStopsSoonAfterItsRequestIsCancelled) {
   EXPECT_EQ(backend.runs, 0);
   EXPECT_EQ(backend.waits, 1);  // for the piece that was under way
   EXPECT_EQ(test.release_calls(), 1);
-}
-
-TEST(GroupRunTest, ChargesWhatItAllocates) {
-  IdentityBackend backend;
-  auto pool = OutputPool::Create(backend.host_memory(), 0);
-  TestWork test({.q_len = 1000, .kv_len = 77, .heads = 3, .dim = 33});
-  const Request& request = *test.work()->request;
-  auto stream = *backend.NewStream();
-  GroupRun run(backend, *stream, *pool, {test.work()});
-  ASSERT_EQ(run.Execute(), absl::OkStatus());
-  EXPECT_EQ(backend.memory().live_bytes(), PooledOutputBytes(request));
-  EXPECT_GE(PooledOutputBytes(request), request.output_bytes());
-  EXPECT_GE(DeviceInputBytes(request), request.input_bytes());
-  EXPECT_EQ(DeviceInputBytes(request) % kTensorAlignment, 0);
-  stream->Reset();
-  EXPECT_THAT(run.TakeCompleted(), SizeIs(1));
-  EXPECT_THAT(run.TakeDeferred(), IsEmpty());
-  EXPECT_EQ(backend.memory().live_bytes(), 0);
 }
 
 }  // namespace

@@ -1,0 +1,217 @@
+// A group from its first byte to its last, on a stream of its own.
+
+#include "server/execution/group_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "server/work/request_bytes.h"
+#include "tests/server/fakes/fault_backend.h"
+#include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/test_work.h"
+
+namespace attnd::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Stage = IdentityBackend::Stage;
+
+// Of f32 and dim 8: an output of this many rows leaves before others'.
+constexpr int64_t kPortionRows = int64_t{1} << 15;
+
+struct OneRun {
+  OneRun(IdentityBackend& backend, std::vector<WorkPtr> works)
+      : pool(OutputPool::Create(backend.host_memory(), 0)),
+        stream(*backend.NewStream()),
+        run(backend, *stream, *pool, std::move(works)) {}
+
+  absl::Status Execute() {
+    return run.Execute([this](GroupRun::Completed c) {
+      completed.push_back(c.work.get());
+      c.work->done(std::move(c.result));
+    });
+  }
+
+  std::shared_ptr<OutputPool> pool;
+  std::unique_ptr<Stream> stream;
+  GroupRun run;
+  std::vector<const Work*> completed;  // in order
+};
+
+TEST(GroupRunTest, ChargesWhatItAllocates) {
+  IdentityBackend backend;
+  TestWork test({.q_len = 1000, .kv_len = 77, .heads = 3, .dim = 33});
+  const Request& request = *test.work()->request;
+  OneRun run(backend, {test.work()});
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  EXPECT_EQ(backend.memory().live_bytes(), PooledOutputBytes(request));
+  EXPECT_GE(PooledOutputBytes(request), request.output_bytes());
+  EXPECT_GE(DeviceInputBytes(request), request.input_bytes());
+  EXPECT_EQ(DeviceInputBytes(request) % kTensorAlignment, 0);
+  EXPECT_THAT(run.run.TakeDeferred(), IsEmpty());
+  EXPECT_EQ(test.AwaitStatus(), absl::OkStatus());
+  EXPECT_EQ(backend.memory().live_bytes(), 0);
+}
+
+// Moves the work's inputs into one buffer, which several threads write.
+std::shared_ptr<DeviceBuffer> MoveToDevice(Backend& backend, Work& work) {
+  std::shared_ptr<DeviceBuffer> buffer =
+      *backend.NewBuffer(DeviceInputBytes(*work.request));
+  std::vector<std::thread> writers;
+  int64_t offset = 0;
+  for (int i = 0; i < kTensorIds; ++i) {
+    const TensorId id = static_cast<TensorId>(i);
+    const Request::Tensor& input = work.request->input(id);
+    if (!input.present) continue;
+    int64_t to = offset;
+    for (const ConstHostSpan& piece : std::get<HostPieces>(work.inputs[id])) {
+      writers.emplace_back(
+          [=] { EXPECT_EQ(buffer->Write(to, {piece}), absl::OkStatus()); });
+      to += static_cast<int64_t>(piece.size());
+    }
+    work.inputs[id] = DeviceBytes{buffer, offset};
+    offset += AlignedTensorBytes(input.bytes);
+  }
+  for (std::thread& writer : writers) writer.join();
+  return buffer;
+}
+
+TEST(GroupRunTest, ReadsInputsWhereTheyLieOnTheDevice) {
+  FaultBackend backend;
+  // Nothing of theirs is allocated or copied.
+  backend.Fail(Stage::kAllocate, absl::InternalError("allocates"));
+  TestWork test({.op = Op::kBackward, .q_len = 300, .kv_len = 200});
+  std::weak_ptr<DeviceBuffer> buffer = MoveToDevice(backend, *test.work());
+  OneRun run(backend, {test.work()});
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  // Its owner and the stream have let go of it.
+  EXPECT_TRUE(buffer.expired());
+  EXPECT_EQ(test.release_calls(), 1);
+  absl::StatusOr<WorkResult> result = test.Await();
+  ASSERT_EQ(result.status(), absl::OkStatus());
+  const HostSpan dq = result->outputs[TensorId::kDQ].span();
+  ASSERT_EQ(dq.size(), test.q().size());
+  EXPECT_EQ(std::memcmp(dq.data(), test.q().data(), dq.size()), 0);
+}
+
+// Looks at a buffer while the kernels run.
+class LooksAtBuffer : public IdentityBackend {
+ public:
+  absl::Status On(Stage stage, Group) override {
+    if (stage == Stage::kRun) lives_ = !buffer.expired();
+    return absl::OkStatus();
+  }
+  bool lives() const { return lives_; }
+
+  std::weak_ptr<DeviceBuffer> buffer;
+
+ private:
+  bool lives_ = false;
+};
+
+TEST(GroupRunTest, ABufferStaysForItsKernelsAndForOthersInputsInIt) {
+  LooksAtBuffer backend;
+  TestWork a({.q_len = 10}), b({.q_len = 20}), host({.q_len = 30});
+  backend.buffer = MoveToDevice(backend, *a.work());
+  MoveToDevice(backend, *b.work());
+  b.work()->inputs[TensorId::kK] = a.work()->inputs[TensorId::kK];
+  OneRun run(backend, {a.work(), b.work(), host.work()});
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  EXPECT_TRUE(backend.lives());
+  EXPECT_TRUE(backend.buffer.expired());
+  for (TestWork* test : {&a, &b, &host}) {
+    absl::StatusOr<WorkResult> result = test->Await();
+    ASSERT_EQ(result.status(), absl::OkStatus());
+    const HostSpan o = result->outputs[TensorId::kO].span();
+    EXPECT_EQ(std::vector<std::byte>(o.begin(), o.end()), test->q());
+  }
+}
+
+// Tells the test of each wait for a mark before it is over.
+class WaitsForMarks : public FaultBackend {
+ public:
+  absl::Status On(Stage stage, Group group) override {
+    if (stage == Stage::kWaitFor || stage == Stage::kWait) on_wait();
+    return FaultBackend::On(stage, group);
+  }
+  std::function<void()> on_wait;
+};
+
+TEST(GroupRunTest, ResultsLeaveInTurnsWhileOthersAreOnTheirWay) {
+  WaitsForMarks backend;
+  TestWork large({.q_len = kPortionRows}), small({.q_len = 1}),
+      larger({.q_len = kPortionRows + 1}), last({.q_len = 2});
+  OneRun run(backend, {large.work(), small.work(), larger.work(), last.work()});
+  std::vector<size_t> seen;
+  backend.on_wait = [&] { seen.push_back(run.completed.size()); };
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  // Uploads, kernels, the first, the two that follow, all.
+  EXPECT_THAT(seen, ElementsAre(0, 0, 0, 1, 3));
+  EXPECT_THAT(run.completed,
+              ElementsAre(large.work().get(), small.work().get(),
+                          larger.work().get(), last.work().get()));
+  for (TestWork* test : {&large, &small, &larger, &last}) {
+    absl::StatusOr<WorkResult> result = test->Await();
+    ASSERT_EQ(result.status(), absl::OkStatus());
+    EXPECT_EQ(result->batch_requests, 4);
+    EXPECT_GT(result->phases.upload, absl::ZeroDuration());
+    EXPECT_GT(result->phases.compute, absl::ZeroDuration());
+  }
+}
+
+TEST(GroupRunTest, SmallResultsLeaveTogether) {
+  WaitsForMarks backend;
+  TestWork a({.q_len = 1}), b({.q_len = 2});
+  OneRun run(backend, {a.work(), b.work()});
+  int waits = 0;
+  backend.on_wait = [&] { ++waits; };
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  EXPECT_EQ(waits, 1);
+}
+
+// What the first one had on the device is there until the stream is reset.
+TEST(GroupRunTest, AnEarlyResultsChargeStaysForTheGroup) {
+  WaitsForMarks backend;
+  auto account = Account::Create(1000);
+  TestWork first({.q_len = kPortionRows}), second({});
+  first.work()->charge = account->TryCharge("a", 100);
+  second.work()->charge = account->TryCharge("a", 10);
+  OneRun run(backend, {first.work(), second.work()});
+  std::vector<int64_t> held;
+  backend.on_wait = [&] {
+    if (run.completed.empty()) return;
+    first.work()->charge.reset();
+    first.Await().IgnoreError();
+    held.push_back(account->held_bytes());
+  };
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  EXPECT_THAT(held, ElementsAre(110));
+  EXPECT_EQ(account->held_bytes(), 10);
+}
+
+TEST(GroupRunTest, AFaultSparesWhatHasCompletedBefore) {
+  WaitsForMarks backend;
+  backend.on_wait = [] {};
+  // Uploads, kernels and the first result succeed.
+  backend.Fail(Stage::kWaitFor, absl::InternalError("bus"), -1, 3);
+  TestWork first({.q_len = kPortionRows}), second({.q_len = kPortionRows}),
+      third({});
+  OneRun run(backend, {first.work(), second.work(), third.work()});
+  EXPECT_EQ(run.Execute(), absl::InternalError("bus"));
+  EXPECT_THAT(run.completed, ElementsAre(first.work().get()));
+  EXPECT_EQ(first.AwaitStatus(), absl::OkStatus());
+  run.stream.reset();
+  EXPECT_THAT(run.run.TakeAll(), ElementsAre(second.work(), third.work()));
+  EXPECT_EQ(backend.memory().live_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace attnd::server
