@@ -68,57 +68,104 @@ Scheduler::~Scheduler() {
   lanes_.clear();
 }
 
-absl::Status Scheduler::Submit(const WorkPtr& work) {
-  absl::StatusOr<Footprint> footprint = Measure(*work->request, backends_);
+absl::StatusOr<Reservation> Scheduler::Admit(const Request& request,
+                                             const std::string& client,
+                                             absl::Time deadline) {
+  absl::StatusOr<Footprint> footprint = Measure(request, backends_);
   if (!footprint.ok()) return footprint.status();
   if (absl::Status status = CheckEverFits(*footprint, options_); !status.ok()) {
     return status;
   }
+  Reservation reservation;
+  reservation.footprint_ = *std::move(footprint);
+  reservation.client_ = client;
   std::vector<WorkPtr> expired;
-  LaneRoster::Entry* lane = nullptr;
-  std::vector<WorkPtr> group;
   absl::Status status;
   {
     MutexLock lock(mutex_);
-    work->admitted = MonotonicNow();
-    expired = queue_.TakeExpired(work->admitted);
-    status = Admit(*footprint, work);
-    if (status.ok()) {
-      lane = roster_.Wake(queue_.IsSmall(footprint->flops), footprint->devices);
+    const absl::Time now = MonotonicNow();
+    expired = queue_.TakeExpired(now);
+    status = CheckServes(reservation.footprint_.devices, deadline, now);
+    if (status.ok()) status = MakeRoom(reservation);
+  }
+  CompleteExpired(std::move(expired));
+  if (!status.ok()) return status;
+  TrimPools();
+  return reservation;
+}
+
+absl::Status Scheduler::CheckServes(uint64_t devices, absl::Time deadline,
+                                    absl::Time now) const {
+  if (draining_) return absl::UnavailableError(kShuttingDown);
+  if ((devices & roster_.in_service()) == 0) {
+    return absl::UnavailableError("no device that can run this is in service");
+  }
+  if (deadline <= now) {
+    return absl::DeadlineExceededError(
+        "past the deadline before it was queued");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Scheduler::MakeRoom(Reservation& reservation) {
+  const Footprint& footprint = reservation.footprint_;
+  absl::Status room = queue_.TakePlace(reservation.client_, footprint.flops);
+  if (room.ok()) {
+    reservation.charge_ =
+        account_->TryCharge(reservation.client_, footprint.bytes());
+    if (reservation.charge_ == nullptr) {
+      queue_.GiveUpPlace(reservation.client_, footprint.flops);
+      room = absl::ResourceExhaustedError("no memory now");
     }
-    if (lane != nullptr) group = Borrow(*lane, *footprint);
+  }
+  if (!room.ok()) return wire::WithRetryInfo(std::move(room), RetryDelay());
+  reservation.scheduler_ = this;
+  return absl::OkStatus();
+}
+
+void Scheduler::GiveUp(const Reservation& reservation) {
+  MutexLock lock(mutex_);
+  queue_.GiveUpPlace(reservation.client_, reservation.footprint_.flops);
+}
+
+absl::Status Scheduler::Submit(const WorkPtr& work) {
+  absl::StatusOr<Reservation> reservation =
+      Admit(*work->request, work->client, work->deadline);
+  if (!reservation.ok()) return reservation.status();
+  return Submit(*std::move(reservation), work);
+}
+
+absl::Status Scheduler::Submit(Reservation reservation, const WorkPtr& work) {
+  const Footprint& footprint = reservation.footprint_;
+  LaneRoster::Entry* lane = nullptr;
+  std::vector<WorkPtr> group;
+  {
+    MutexLock lock(mutex_);
+    absl::Status status = Enqueue(reservation, work);
+    if (!status.ok()) return status;
+    lane = roster_.Wake(queue_.IsSmall(footprint.flops),
+                        footprint.devices & work->devices);
+    if (lane != nullptr) group = Borrow(*lane, footprint);
   }
   if (!group.empty()) {
     RunHere(*lane, std::move(group));
   } else if (lane != nullptr) {
     lane->Notify();
   }
-  CompleteExpired(std::move(expired));
-  if (status.ok()) TrimPools();
-  return status;
+  return absl::OkStatus();
 }
 
-absl::Status Scheduler::Admit(const Footprint& footprint, const WorkPtr& work) {
-  if (draining_) return absl::UnavailableError(kShuttingDown);
-  const uint64_t devices = footprint.devices & roster_.in_service();
-  if (devices == 0) {
-    return absl::UnavailableError("no device that can run this is in service");
-  }
-  if (work->deadline <= work->admitted) {
-    return absl::DeadlineExceededError(
-        "past the deadline before it was queued");
-  }
+absl::Status Scheduler::Enqueue(Reservation& reservation, const WorkPtr& work) {
+  const uint64_t devices = reservation.footprint_.devices & work->devices;
+  const absl::Time now = MonotonicNow();
+  absl::Status status = CheckServes(devices, work->deadline, now);
+  if (!status.ok()) return status;
   if (work->cancel.cancelled()) return absl::CancelledError("cancelled");
-  absl::Status room = queue_.CheckRoom(work->client, footprint.flops);
-  if (room.ok()) {
-    work->charge = account_->TryCharge(work->client, footprint.bytes());
-    if (work->charge == nullptr) {
-      room = absl::ResourceExhaustedError("no memory now");
-    }
-  }
-  if (!room.ok()) return wire::WithRetryInfo(std::move(room), RetryDelay());
+  work->admitted = now;
+  work->charge = std::move(reservation.charge_);
+  reservation.scheduler_ = nullptr;
   ++in_flight_;
-  queue_.Add(work, footprint, devices);
+  queue_.Add(work, reservation.footprint_, devices & roster_.in_service());
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -22,6 +23,7 @@
 #include "server/scheduling/admission.h"
 #include "server/scheduling/lane_roster.h"
 #include "server/scheduling/options.h"
+#include "server/scheduling/reservation.h"
 #include "server/scheduling/work_queue.h"
 #include "server/work/account.h"
 #include "server/work/output_pool.h"
@@ -52,16 +54,27 @@ class Scheduler final : private LaneFeeder {
   // Drains with no time left.
   ~Scheduler() override;
 
-  // Never blocks, but see run_here_flops. OK: work->done will be called exactly
-  // once, maybe before this returns. Otherwise it never is, nothing of `work`
-  // is kept, and release_inputs is not called:
+  // Makes room for `request`, whose inputs need not be here yet: its bytes on
+  // the account, and its place in the queue, so that what has been sent is not
+  // refused for want of one. Never blocks.
   //   INVALID_ARGUMENT    could never fit (memory or FLOPs limit)
   //   RESOURCE_EXHAUSTED  queue or memory full now; carries RetryInfo
   //   UNIMPLEMENTED       valid, but no device has a kernel for it
   //   UNAVAILABLE         draining, or no device is in service
+  //   DEADLINE_EXCEEDED   `deadline` (of MonotonicNow()) has passed
+  absl::StatusOr<Reservation> Admit(const Request& request,
+                                    const std::string& client,
+                                    absl::Time deadline);
+  // Queues `work`, of the request and the client that were admitted. Never
+  // blocks, but see run_here_flops. OK: work->done will be called exactly once,
+  // maybe before this returns. Otherwise it never is, nothing of `work` is
+  // kept, release_inputs is not called, and the reservation is given up:
+  //   UNAVAILABLE         draining, or no device is in service
   //   DEADLINE_EXCEEDED, CANCELLED
   // Queued work whose deadline passes completes with DEADLINE_EXCEEDED when a
   // lane next looks for work or anyone submits; to have it sooner, cancel.
+  absl::Status Submit(Reservation reservation, const WorkPtr& work);
+  // Both, for work whose inputs are here: any of their errors.
   absl::Status Submit(const WorkPtr& work);
 
   // Marks `work` cancelled. Queued: completes it with CANCELLED (or
@@ -70,9 +83,9 @@ class Scheduler final : private LaneFeeder {
   // Submit will refuse it.
   void Cancel(const WorkPtr& work);
 
-  // Refuses new work, lets what was admitted finish until `deadline`, of
-  // MonotonicNow(), then cancels the rest with UNAVAILABLE. Returns when every
-  // `done` has returned.
+  // Refuses new work, what was admitted but not submitted included, lets what
+  // was submitted finish until `deadline`, of MonotonicNow(), then cancels the
+  // rest with UNAVAILABLE. Returns when every `done` has returned.
   void Drain(absl::Time deadline);
 
   SchedulerStats stats() const;
@@ -87,7 +100,17 @@ class Scheduler final : private LaneFeeder {
   void Complete(WorkPtr work, absl::StatusOr<WorkResult> result) override;
   void DeviceFault(int lane, const absl::Status& status) override;
 
-  absl::Status Admit(const Footprint& footprint, const WorkPtr& work)
+  friend class Reservation;
+  void GiveUp(const Reservation& reservation) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whether what needs one of `devices` can be served, until `deadline`.
+  absl::Status CheckServes(uint64_t devices, absl::Time deadline,
+                           absl::Time now) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Charges the reservation's bytes and takes its place. RESOURCE_EXHAUSTED.
+  absl::Status MakeRoom(Reservation& reservation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Queues the work. UNAVAILABLE, DEADLINE_EXCEEDED or CANCELLED.
+  absl::Status Enqueue(Reservation& reservation, const WorkPtr& work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The request just queued, to run on the submitting thread with `lane`, which
   // was idle and has not been notified. Empty: its own thread should look.
@@ -121,7 +144,7 @@ class Scheduler final : private LaneFeeder {
   mutable Mutex mutex_;
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   LaneRoster roster_ ABSL_GUARDED_BY(mutex_);
-  // Admitted, and its `done` has not returned.
+  // Submitted, and its `done` has not returned.
   int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   Condition all_done_;  // none is in flight
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;

@@ -23,23 +23,39 @@ WorkQueue::WorkQueue(const SchedulerOptions& options)
       request_shares_(static_cast<double>(options.max_queue_requests)),
       flops_shares_(options.max_queue_flops) {}
 
-absl::Status WorkQueue::CheckRoom(const std::string& client,
-                                  double flops) const {
-  if (policy_.requests() >= max_requests_ || !request_shares_.MayAdd(client)) {
+absl::Status WorkQueue::TakePlace(const std::string& client, double flops) {
+  if (policy_.requests() + places_ >= max_requests_ ||
+      !request_shares_.MayAdd(client)) {
     return absl::ResourceExhaustedError("too many requests wait");
   }
-  if (policy_.flops() + flops > max_flops_ || !flops_shares_.MayAdd(client)) {
+  if (policy_.flops() + place_flops_ + flops > max_flops_ ||
+      !flops_shares_.MayAdd(client)) {
     return absl::ResourceExhaustedError("too much work waits");
   }
+  request_shares_.Add(client, 1);
+  flops_shares_.Add(client, flops);
+  ++places_;
+  place_flops_ += flops;
   return absl::OkStatus();
+}
+
+void WorkQueue::LeavePlace(double flops) {
+  place_flops_ -= flops;
+  // No rounding is left behind.
+  if (--places_ == 0) place_flops_ = 0;
+}
+
+void WorkQueue::GiveUpPlace(const std::string& client, double flops) {
+  LeavePlace(flops);
+  request_shares_.Remove(client, 1);
+  flops_shares_.Remove(client, flops);
 }
 
 void WorkQueue::Add(const WorkPtr& work, const Footprint& footprint,
                     uint64_t devices) {
   work->id = ++last_id_;
   work->cost_flops = footprint.flops;
-  request_shares_.Add(work->client, 1);
-  flops_shares_.Add(work->client, footprint.flops);
+  LeavePlace(footprint.flops);
   Pending pending;
   pending.id = work->id;
   pending.priority = work->priority;

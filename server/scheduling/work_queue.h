@@ -25,10 +25,13 @@ class WorkQueue {
  public:
   explicit WorkQueue(const SchedulerOptions& options);
 
-  // RESOURCE_EXHAUSTED, without a retry delay: a request of `flops` from
-  // `client` finds no room now.
-  absl::Status CheckRoom(const std::string& client, double flops) const;
-  // Queues `work` for `devices` (bit d: device d), and gives it its id.
+  // Keeps a place for a request of `flops` from `client`, which counts as if it
+  // waited here, until it is added or GiveUpPlace is called.
+  // RESOURCE_EXHAUSTED, without a retry delay: there is no room now.
+  absl::Status TakePlace(const std::string& client, double flops);
+  void GiveUpPlace(const std::string& client, double flops);
+  // Queues `work`, whose place was taken, for `devices` (bit d: device d), and
+  // gives it its id.
   void Add(const WorkPtr& work, const Footprint& footprint, uint64_t devices);
 
   // What a lane should run now, all of one GroupKey.
@@ -57,6 +60,8 @@ class WorkQueue {
   double cost() const { return policy_.Cost(policy_.flops()); }
 
  private:
+  // One whose request is no longer on its way.
+  void LeavePlace(double flops);
   // The work that the policy has just let go of.
   WorkPtr Extract(uint64_t id);
   std::vector<WorkPtr> ExtractAll(const std::vector<uint64_t>& ids);
@@ -65,7 +70,10 @@ class WorkQueue {
   const double max_flops_;
   Policy policy_;
   absl::flat_hash_map<uint64_t, WorkPtr> works_;  // by id
+  // Of those that wait, and of places that were taken for others.
   ClientShares request_shares_, flops_shares_;
+  int64_t places_ = 0;
+  double place_flops_ = 0;
   uint64_t last_id_ = 0;
 };
 

@@ -30,11 +30,17 @@ Footprint Flops(double flops) {
   return footprint;
 }
 
+void Put(WorkQueue& queue, const WorkPtr& work, double flops,
+         uint64_t devices = 1) {
+  ASSERT_EQ(queue.TakePlace(work->client, flops), absl::OkStatus());
+  queue.Add(work, Flops(flops), devices);
+}
+
 TEST(WorkQueue, GivesIdsAndKnowsWhatWaits) {
   WorkQueue queue({});
   WorkPtr a = MakeWork("a"), b = MakeWork("b");
-  queue.Add(a, Flops(10), /*devices=*/1);
-  queue.Add(b, Flops(20), 1);
+  Put(queue, a, 10);
+  Put(queue, b, 20);
   EXPECT_LT(a->id, b->id);
   EXPECT_EQ(queue.requests(), 2);
   EXPECT_EQ(queue.flops(), 30);
@@ -49,9 +55,9 @@ TEST(WorkQueue, AGroupAndItsCost) {
   WorkQueue queue({});
   EXPECT_THAT(queue.Take({}, kNow).works, ElementsAre());
   WorkPtr a = MakeWork("a"), b = MakeWork("b");
-  queue.Add(a, Flops(10), /*devices=*/1);
+  Put(queue, a, 10);
   const double cost_of_a = queue.cost();
-  queue.Add(b, Flops(10), 1);
+  Put(queue, b, 10);
   WorkQueue::Group group = queue.Take({}, kNow);
   EXPECT_THAT(group.works, ElementsAre(a, b));
   EXPECT_EQ(group.cost, 2 * cost_of_a);
@@ -62,7 +68,7 @@ TEST(WorkQueue, SaysWhenToAskAgain) {
   SchedulerOptions options;
   options.max_batch_delay = absl::Seconds(1);
   WorkQueue queue(options);
-  queue.Add(MakeWork("a"), Flops(1), /*devices=*/1);
+  Put(queue, MakeWork("a"), 1);
   EXPECT_EQ(queue.Take({}, kNow).ask_again, kNow + absl::Seconds(1));
   EXPECT_EQ(queue.requests(), 1);
   queue.StopWaiting();
@@ -74,24 +80,39 @@ TEST(WorkQueue, HasRoomForSoManyRequestsAndSoMuchWork) {
   options.max_queue_requests = 2;
   options.max_queue_flops = 100;
   WorkQueue queue(options);
-  EXPECT_EQ(queue.CheckRoom("a", 101),
+  EXPECT_EQ(queue.TakePlace("a", 101),
             absl::ResourceExhaustedError("too much work waits"));
-  queue.Add(MakeWork("a"), Flops(60), /*devices=*/1);
-  EXPECT_EQ(queue.CheckRoom("b", 40), absl::OkStatus());
-  EXPECT_EQ(queue.CheckRoom("b", 41),
+  Put(queue, MakeWork("a"), 60);
+  EXPECT_EQ(queue.TakePlace("b", 41),
             absl::ResourceExhaustedError("too much work waits"));
-  queue.Add(MakeWork("b"), Flops(1), 1);
-  EXPECT_EQ(queue.CheckRoom("c", 1),
+  // A place counts whether or not its request has come.
+  EXPECT_EQ(queue.TakePlace("b", 40), absl::OkStatus());
+  EXPECT_EQ(queue.requests(), 1);
+  EXPECT_EQ(queue.TakePlace("c", 0),
             absl::ResourceExhaustedError("too many requests wait"));
+  queue.GiveUpPlace("b", 40);
+  EXPECT_EQ(queue.TakePlace("c", 40), absl::OkStatus());
+}
+
+TEST(WorkQueue, PlacesCountAmongWhatAClientHolds) {
+  SchedulerOptions options;
+  options.max_queue_requests = 18;
+  WorkQueue queue(options);
+  int places = 0;
+  while (queue.TakePlace("a", 1).ok()) ++places;
+  EXPECT_LT(places, 18);
+  EXPECT_EQ(queue.TakePlace("b", 1), absl::OkStatus());
+  for (; places > 0; --places) queue.GiveUpPlace("a", 1);
+  EXPECT_EQ(queue.TakePlace("a", 1), absl::OkStatus());
 }
 
 TEST(WorkQueue, LetsGoOfWhatCannotRunAnyMore) {
   WorkQueue queue({});
   WorkPtr late = MakeWork("a", kNow), lost = MakeWork("a"),
           rest = MakeWork("a");
-  queue.Add(late, Flops(1), /*devices=*/2);
-  queue.Add(lost, Flops(1), 1);
-  queue.Add(rest, Flops(1), 3);
+  Put(queue, late, 1, /*devices=*/2);
+  Put(queue, lost, 1, 1);
+  Put(queue, rest, 1, 3);
   EXPECT_THAT(queue.TakeExpired(kNow), ElementsAre(late));
   EXPECT_THAT(queue.TakeUnservable(/*devices=*/2), ElementsAre(lost));
   EXPECT_THAT(queue.Take({.device = 2}, kNow).works, ElementsAre(rest));
