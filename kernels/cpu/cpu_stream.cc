@@ -6,10 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/head_slice.h"
-#include "kernels/cpu/words_choice.h"
-#include "kernels/give_way.h"
-#include "kernels/reference/reference.h"
 
 namespace attnd::cpu {
 namespace {
@@ -19,38 +15,6 @@ namespace {
 constexpr double kInlineFlops = 2e6;
 // Work of some milliseconds, in which the caller takes part.
 constexpr double kHelpFlops = 1e9;
-
-// The reference computes scores one by one: at least 16 times slower. It only
-// decides which threads run a group; what a request is charged for it, the
-// backend's CostFlops measures more closely.
-constexpr double kReferenceSlowdown = 16;
-
-// Calls run(tasks) for the turns of the plan's waves.
-template <class Run>
-void ForEachTurn(const FlashPlan& plan, Run run) {
-  for (const FlashWave& wave : plan.waves) {
-    for (const std::vector<FlashTask>& tasks : wave.turns) run(tasks);
-  }
-}
-
-double TotalFlops(const FlashPlan& plan) {
-  double flops = 0;
-  ForEachTurn(plan, [&](const std::vector<FlashTask>& tasks) {
-    for (const FlashTask& task : tasks) flops += task.flops;
-  });
-  return flops;
-}
-
-// Tasks that a thread takes at a time: several if they are small, but few
-// enough that all threads end together. The largest task comes first.
-int64_t TasksAtOnce(absl::Span<const FlashTask> tasks, int threads) {
-  if (tasks.empty()) return 1;
-  constexpr int64_t kTimes = 8;  // that a thread takes some
-  const double small = kInlineFlops / std::max(1.0, tasks.front().flops);
-  const int64_t most = static_cast<int64_t>(tasks.size()) / (kTimes * threads);
-  return static_cast<int64_t>(
-      std::clamp<double>(small, 1, std::max<double>(1, most)));
-}
 
 // Adds the time it lives.
 class ScopedTimer {
@@ -63,30 +27,6 @@ class ScopedTimer {
   absl::Duration& total_;
   const Clock::time_point start_ = Clock::now();
 };
-
-// What the reference spends on a problem, in the fast kernels' FLOPs: it visits
-// every pair whatever the mask hides. A pair costs an exponential, a row and a
-// column something even when there is nothing to pair them with.
-double ReferenceFlops(Op op, const Problem& p) {
-  if (!HasOutputs(op, p)) return 0;
-  constexpr double kPairOverhead = 32;
-  double columns = 1;
-  for (const KvSegment& s : p.kv) columns += static_cast<double>(s.len);
-  const double pairs = columns * static_cast<double>(p.q_len + 1) *
-                       static_cast<double>(p.batch) *
-                       static_cast<double>(p.q_heads);
-  const int64_t dims = p.head_dim + p.value_dim;
-  const double products =
-      op == Op::kForward ? 2.0 * dims : 4.0 * dims + 2.0 * p.head_dim;
-  return kReferenceSlowdown * pairs * (products + kPairOverhead);
-}
-
-template <class Args>
-double ReferenceFlops(Op op, absl::Span<const Args> group) {
-  double flops = 0;
-  for (const Args& args : group) flops += ReferenceFlops(op, args.problem);
-  return flops;
-}
 
 }  // namespace
 
@@ -116,22 +56,77 @@ absl::Status CpuStream::Upload(absl::Span<const ConstHostSpan> from,
 
 absl::Status CpuStream::Forward(absl::Span<const ForwardArgs> group,
                                 const GroupOptions& options) {
-  const ScopedTimer timer(times_.compute);
-  if (options.algorithm == Algorithm::kAuto) {
-    return FlashForward(group);
-  }
-  ReferenceForward(group, options.algorithm);
-  return absl::OkStatus();
+  return RunGroup(group, options);
 }
 
 absl::Status CpuStream::Backward(absl::Span<const BackwardArgs> group,
                                  const GroupOptions& options) {
+  return RunGroup(group, options);
+}
+
+template <class Args>
+absl::Status CpuStream::RunGroup(absl::Span<const Args> group,
+                                 const GroupOptions& options) {
   const ScopedTimer timer(times_.compute);
-  if (options.algorithm == Algorithm::kAuto) {
-    return FlashBackward(group);
+  if (options.algorithm != Algorithm::kAuto) {
+    ReferenceJob job(group, options.algorithm);
+    if (job.flops() <= kInlineFlops) {
+      for (int64_t i = 0; i < job.tasks(); ++i) job.Run(i, scratch_);
+    } else {
+      Start(std::move(job));
+    }
+    return absl::OkStatus();
   }
-  ReferenceBackward(group, options.algorithm);
+  FlashJob job(group, compute_.pool);
+  if (const int64_t floats = job.workspace_floats(); floats > 0) {
+    std::byte* memory =
+        workspace_.Allocate(floats * static_cast<int64_t>(sizeof(float)));
+    if (memory == nullptr) {
+      return absl::ResourceExhaustedError("no memory for the kernels' parts");
+    }
+    job.Place(reinterpret_cast<float*>(memory));
+  }
+  if (job.flops() <= kInlineFlops) {
+    job.RunHere(scratch_);
+    workspace_.Reset();
+  } else {
+    job.Cut(compute_.pool.threads());
+    Start(std::move(job));
+  }
   return absl::OkStatus();
+}
+
+template <class AnyJob>
+void CpuStream::Start(AnyJob job) {
+  const bool here = job.flops() <= kHelpFlops;
+  job_ = std::make_unique<AnyJob>(std::move(job));
+  tasks_ = {.turns = job_->turns()};
+  done_flops_ = 0;
+  if (here) RunUntil([] { return false; }, /*help=*/true);
+}
+
+double CpuStream::RunUntil(absl::FunctionRef<bool()> pause, bool help) {
+  ThreadPool& pool = compute_.pool;
+  int64_t done = tasks_.next;
+  const auto run = [&](int64_t task, int worker) {
+    const bool here = worker == pool.threads();
+    job_->Run(task, here ? scratch_ : compute_.scratch[worker]);
+  };
+  if (pool.RunUntil(pause, help, run, tasks_)) {
+    job_.reset();
+    workspace_.Reset();
+    return 1;
+  }
+  for (; done < tasks_.next; ++done) done_flops_ += job_->TaskFlops(done);
+  // Of tasks that cost next to nothing some are left.
+  constexpr double kMost = 0.999;
+  return std::min(kMost, done_flops_ / job_->flops());
+}
+
+absl::StatusOr<double> CpuStream::Proceed(absl::FunctionRef<bool()> pause) {
+  if (job_ == nullptr) return 1;
+  const ScopedTimer timer(times_.compute);
+  return RunUntil(pause, /*help=*/false);
 }
 
 absl::Status CpuStream::Download(const std::byte*, HostSpan) {
@@ -144,6 +139,8 @@ absl::Status CpuStream::Use(std::shared_ptr<DeviceBuffer> buffer) {
 }
 
 void CpuStream::Reset() {
+  job_.reset();
+  workspace_.Reset();
   buffers_.clear();
   marks_ = 0;
   arena_.Reset();
@@ -151,122 +148,6 @@ void CpuStream::Reset() {
 
 absl::StatusOr<PhaseTimes> CpuStream::Wait() {
   return std::exchange(times_, PhaseTimes());
-}
-
-absl::Status CpuStream::RunFlash(FlashPlan& plan, RunTask run) {
-  if (const int64_t floats = plan.workspace_floats(); floats > 0) {
-    std::byte* memory =
-        workspace_.Allocate(floats * static_cast<int64_t>(sizeof(float)));
-    if (memory == nullptr) {
-      return absl::ResourceExhaustedError("no memory for the kernels' parts");
-    }
-    plan.Place(reinterpret_cast<float*>(memory));
-  }
-  if (const double flops = TotalFlops(plan); flops > kInlineFlops) {
-    RunOnPool(plan, flops <= kHelpFlops, run);
-  } else {
-    ForEachTurn(plan, [&](const std::vector<FlashTask>& tasks) {
-      for (const FlashTask& task : tasks) run(task, scratch_);
-    });
-  }
-  workspace_.Reset();
-  return absl::OkStatus();
-}
-
-void CpuStream::RunOnPool(const FlashPlan& plan, bool help, RunTask run) {
-  ThreadPool& pool = compute_.pool;
-  std::vector<absl::Span<const FlashTask>> batches;  // for a thread at a time
-  std::vector<int64_t> turns;                        // batches of each
-  ForEachTurn(plan, [&](absl::Span<const FlashTask> tasks) {
-    const size_t before = batches.size();
-    const size_t at_once = TasksAtOnce(tasks, pool.threads());
-    for (size_t i = 0; i < tasks.size(); i += at_once) {
-      batches.push_back(tasks.subspan(i, at_once));
-    }
-    turns.push_back(static_cast<int64_t>(batches.size() - before));
-  });
-  pool.ParallelFor(turns, help, [&](int64_t batch, int worker) {
-    const bool here = worker == pool.threads();
-    Scratch& scratch = here ? scratch_ : compute_.scratch[worker];
-    for (const FlashTask& task : batches[batch]) run(task, scratch);
-  });
-}
-
-absl::Status CpuStream::FlashForward(absl::Span<const ForwardArgs> group) {
-  FlashPlan plan = PlanForward(group, compute_.pool.threads());
-  ChooseWords(group, compute_.pool, plan);
-  return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
-    const ForwardArgs& args = group[task.problem];
-    if (!attnd::Proceed(args.problem)) return;
-    switch (task.kind) {
-      case FlashTask::Kind::kPackKv:
-        return RunFlashPackKv(args, task, scratch);
-      case FlashTask::Kind::kMerge:
-        return RunFlashMerge(args, task, scratch);
-      case FlashTask::Kind::kEmpty:
-        return ClearForward(args, task);
-      default:
-        return RunFlashForward(args, task, scratch);
-    }
-  });
-}
-
-absl::Status CpuStream::FlashBackward(absl::Span<const BackwardArgs> group) {
-  FlashPlan plan = PlanBackward(group, compute_.pool.threads());
-  ChooseWords(group, compute_.pool, plan);
-  return RunFlash(plan, [&](const FlashTask& task, Scratch& scratch) {
-    const BackwardArgs& args = group[task.problem];
-    if (!attnd::Proceed(args.problem)) return;
-    switch (task.kind) {
-      case FlashTask::Kind::kPackQ:
-        return RunFlashPackQ(args, task);
-      case FlashTask::Kind::kSum:
-        return RunFlashSum(args, task, plan.Slabs(task));
-      case FlashTask::Kind::kEmpty:
-        return ClearBackward(args, task);
-      default:
-        return RunFlashSlab(args, task, plan.Slabs(task), scratch);
-    }
-  });
-}
-
-void CpuStream::RunReference(double flops, int64_t tasks,
-                             ThreadPool::Task run) {
-  if (flops <= kInlineFlops) {
-    for (int64_t i = 0; i < tasks; ++i) run(i, compute_.pool.threads());
-  } else {
-    compute_.pool.ParallelFor({tasks}, flops <= kHelpFlops, run);
-  }
-}
-
-// The reference's only error is CANCELLED, which leaves the outputs undefined
-// and the device as it was.
-void CpuStream::ReferenceForward(absl::Span<const ForwardArgs> group,
-                                 Algorithm algorithm) {
-  const double flops = ReferenceFlops(Op::kForward, group);
-  for (const ForwardArgs& args : group) {
-    if (!HasOutputs(Op::kForward, args.problem)) continue;
-    const int64_t heads = args.problem.q_heads;
-    RunReference(flops, args.problem.batch * heads, [&](int64_t i, int) {
-      if (!attnd::Proceed(args.problem)) return;
-      const HeadSlice slice(args, i / heads, i % heads);
-      reference::Forward(slice.forward(), algorithm).IgnoreError();
-    });
-  }
-}
-
-void CpuStream::ReferenceBackward(absl::Span<const BackwardArgs> group,
-                                  Algorithm algorithm) {
-  const double flops = ReferenceFlops(Op::kBackward, group);
-  for (const BackwardArgs& args : group) {
-    if (!HasOutputs(Op::kBackward, args.problem)) continue;
-    const int64_t heads = args.problem.kv_heads;
-    RunReference(flops, args.problem.batch * heads, [&](int64_t i, int) {
-      if (!attnd::Proceed(args.problem)) return;
-      const HeadSlice slice(args, i / heads, i % heads);
-      reference::Backward(slice.backward(), algorithm).IgnoreError();
-    });
-  }
 }
 
 }  // namespace attnd::cpu

@@ -8,7 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/aligned_memory.h"
-#include "kernels/cpu/flash.h"
+#include "kernels/cpu/job.h"
 #include "kernels/cpu/thread_pool.h"
 
 namespace attnd::cpu {
@@ -21,7 +21,9 @@ struct CpuCompute {
   ThreadPool pool;
 };
 
-// Work happens inside the calls, none is left for Wait.
+// Work happens inside the calls, none is left for Wait: what takes some
+// milliseconds in Forward and Backward, more than that in Proceed, whose slices
+// are whole tasks.
 class CpuStream : public Stream {
  public:
   // `compute` must outlive it. Keeps up to that much memory of inputs, and of
@@ -43,6 +45,7 @@ class CpuStream : public Stream {
                        const GroupOptions& options) override;
   absl::Status Backward(absl::Span<const BackwardArgs> group,
                         const GroupOptions& options) override;
+  absl::StatusOr<double> Proceed(absl::FunctionRef<bool()> pause) override;
   absl::Status Download(const std::byte* from, HostSpan to) override;
   absl::Status Use(std::shared_ptr<DeviceBuffer> buffer) override;
   absl::StatusOr<int> Mark() override { return marks_++; }
@@ -51,26 +54,22 @@ class CpuStream : public Stream {
   void Reset() override;
 
  private:
-  using RunTask = absl::FunctionRef<void(const FlashTask&, Scratch&)>;
-
-  // Runs the plan's tasks on the pool, or here if they are over before it wakes
-  // up. RESOURCE_EXHAUSTED without having begun.
-  absl::Status RunFlash(FlashPlan& plan, RunTask run);
-  void RunOnPool(const FlashPlan& plan, bool help, RunTask run);
-  absl::Status FlashForward(absl::Span<const ForwardArgs> group);
-  absl::Status FlashBackward(absl::Span<const BackwardArgs> group);
-  // The same for a group of the reference that costs `flops` in all, of which
-  // these are one problem's tasks.
-  void RunReference(double flops, int64_t tasks, ThreadPool::Task run);
-  void ReferenceForward(absl::Span<const ForwardArgs> group,
-                        Algorithm algorithm);
-  void ReferenceBackward(absl::Span<const BackwardArgs> group,
-                         Algorithm algorithm);
+  template <class Args>
+  absl::Status RunGroup(absl::Span<const Args> group,
+                        const GroupOptions& options);
+  // Runs the job if it is short, and otherwise leaves it for Proceed.
+  template <class AnyJob>
+  void Start(AnyJob job);
+  // Goes on with job_; the share of it that has been done, 1 once it is gone.
+  double RunUntil(absl::FunctionRef<bool()> pause, bool help);
 
   CpuCompute& compute_;
   Arena arena_;
-  Arena workspace_;  // of the plan that runs
-  Scratch scratch_;  // of the calling thread
+  Arena workspace_;           // of the job
+  Scratch scratch_;           // of the calling thread
+  std::unique_ptr<Job> job_;  // what has begun and not ended; mostly null
+  ThreadPool::Tasks tasks_;   // of job_
+  double done_flops_ = 0;     // of tasks_, those before the next
   std::vector<std::shared_ptr<DeviceBuffer>> buffers_;
   int marks_ = 0;
   PhaseTimes times_;

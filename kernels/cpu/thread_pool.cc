@@ -31,27 +31,36 @@ void ThreadPool::Stop() {
 
 void ThreadPool::ParallelFor(absl::Span<const int64_t> turns, bool help,
                              Task run) {
-  Job job{.run = run, .turns = turns, .changed = {}};
+  Tasks tasks = {.turns = turns};
+  RunUntil([] { return false; }, help, run, tasks);
+}
+
+bool ThreadPool::RunUntil(absl::FunctionRef<bool()> pause, bool help, Task run,
+                          Tasks& tasks) {
+  Job job{.run = run, .pause = pause, .tasks = tasks, .changed = {}};
   MutexLock lock(mutex_);
   OpenTurn(job);
-  while (!job.ended()) {
+  while (!job.turn_ended()) {
     if (help && job.has_task()) {
       const int64_t task = TakeTask(job);
       lock.Unlock();
-      Run(job, task, threads());
+      const bool pause_now = Run(job, task, threads());
       lock.Lock();
-      EndTask(job);
+      EndTask(job, pause_now);
     } else {
       job.changed.Wait(lock);
     }
   }
   jobs_.erase(std::remove(jobs_.begin(), jobs_.end(), &job), jobs_.end());
+  tasks = job.tasks;
+  return job.all_taken();
 }
 
 void ThreadPool::OpenTurn(Job& job) {
-  while (!job.has_task() && !job.turns.empty()) {
-    job.open += job.turns.front();
-    job.turns.remove_prefix(1);
+  Tasks& tasks = job.tasks;
+  while (tasks.next == tasks.open && !tasks.turns.empty()) {
+    tasks.open += tasks.turns.front();
+    tasks.turns.remove_prefix(1);
   }
   if (!job.has_task()) return;
   // It is still there if its caller has taken the last tasks of a turn.
@@ -63,16 +72,18 @@ void ThreadPool::OpenTurn(Job& job) {
 
 int64_t ThreadPool::TakeTask(Job& job) {
   ++job.running;
-  return job.next++;
+  return job.tasks.next++;
 }
 
-void ThreadPool::Run(const Job& job, int64_t task, int worker) {
+bool ThreadPool::Run(const Job& job, int64_t task, int worker) {
   if (worker < threads()) cores_.Compute(worker);
   job.run(task, worker);
+  return job.pause();
 }
 
-void ThreadPool::EndTask(Job& job) {
+void ThreadPool::EndTask(Job& job, bool pause) {
   --job.running;
+  if (pause) job.paused = true;
   if (!job.turn_ended()) return;
   OpenTurn(job);
   // The caller may return, and the job be gone, once this is unlocked.
@@ -93,12 +104,12 @@ void ThreadPool::Work(int worker) {
     Job& job = *jobs_.front();
     jobs_.pop_front();
     if (!job.has_task()) continue;  // its caller took the last one
-    if (job.next + 1 < job.open) jobs_.push_back(&job);
+    if (job.tasks.next + 1 < job.tasks.open) jobs_.push_back(&job);
     const int64_t task = TakeTask(job);
     lock.Unlock();
-    Run(job, task, worker);
+    const bool pause = Run(job, task, worker);
     lock.Lock();
-    EndTask(job);
+    EndTask(job, pause);
   }
 }
 

@@ -36,29 +36,47 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(threads_.size()); }
 
+  // A job's tasks, and how far it is. `turns` has the number of tasks of each
+  // turn, one after another: none starts before all of the turn before have
+  // ended.
+  struct Tasks {
+    absl::Span<const int64_t> turns;  // those that are yet to open
+    int64_t next = 0;                 // the first task that nobody has taken
+    int64_t open = 0;                 // the end of the turn
+  };
+
   // Runs every task once, started in ascending order, and returns when all
-  // have ended. `turns` has the number of tasks of each turn, one after
-  // another: none starts before all of the turn before have ended. Must not be
-  // called from a task.
+  // have ended. Must not be called from a task.
   //
   // With `help` the caller takes tasks too: a short job then never waits for
   // the tasks of a long one to end before it begins. A long job should not: its
   // caller would compete with the threads that talk to clients.
   void ParallelFor(absl::Span<const int64_t> turns, bool help, Task run);
 
+  // The same for what is left of `tasks`, until all have ended or pause() was
+  // true after one: no more are started then, and those that run end. Whether
+  // all have ended; if not, a later call goes on from there. A call runs at
+  // least one task. `pause` is called on the threads that run tasks, and must
+  // not block.
+  bool RunUntil(absl::FunctionRef<bool()> pause, bool help, Task run,
+                Tasks& tasks);
+
  private:
-  // A call of ParallelFor. All but `run` is the pool's, under its mutex.
+  // A call of RunUntil. All but `run` and `pause` is the pool's, under its
+  // mutex.
   struct Job {
     Task run;
-    absl::Span<const int64_t> turns;  // those that are yet to open
-    int64_t next = 0;                 // the first task that nobody has taken
-    int64_t open = 0;                 // the end of the turn
+    absl::FunctionRef<bool()> pause;
+    Tasks tasks;
     int64_t running = 0;
-    Condition changed;  // the turn, or the job has ended
+    bool paused = false;
+    Condition changed;  // the turn, or the call has ended
 
-    bool has_task() const { return next < open; }
+    bool has_task() const { return !paused && tasks.next < tasks.open; }
     bool turn_ended() const { return !has_task() && running == 0; }
-    bool ended() const { return turn_ended() && turns.empty(); }
+    bool all_taken() const {
+      return tasks.next == tasks.open && tasks.turns.empty();
+    }
   };
 
   void Stop();
@@ -66,11 +84,11 @@ class ThreadPool {
   // Once a turn has ended: lets threads take the tasks of the next one.
   void OpenTurn(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Takes the job's next task: the caller unlocks, calls Run, locks again and
-  // calls EndTask.
+  // calls EndTask with what Run has returned, whether to pause.
   int64_t TakeTask(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Run(const Job& job, int64_t task, int worker)
+  bool Run(const Job& job, int64_t task, int worker)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  void EndTask(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndTask(Job& job, bool pause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
   Condition work_;  // there are jobs, or the pool stops

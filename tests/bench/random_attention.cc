@@ -65,6 +65,7 @@ RandomAttention::RandomAttention(const AttentionShape& shape)
 void RandomAttention::Run(Op op, Stream& stream, const GroupOptions& options) {
   Require(op == Op::kForward ? stream.Forward({&forward_, 1}, options)
                              : stream.Backward({&backward_, 1}, options));
+  Require(stream.Proceed([] { return false; }).status());
 }
 
 RandomAttention::Memory RandomAttention::Zeros(int64_t len,

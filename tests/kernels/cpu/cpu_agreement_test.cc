@@ -13,6 +13,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/owned_tensor.h"
+#include "tests/kernels/run_group.h"
 #include "tests/thinned.h"
 
 namespace attnd {
@@ -82,14 +83,14 @@ class OwnLse {
     p.scale = static_cast<float>(1 / std::sqrt(shape_.dim));
     forward.o = o_.view();
     forward.lse = lse_.view();
-    ASSERT_TRUE(stream.Forward({&forward, 1}, {}).ok());
+    ASSERT_TRUE(testing::RunForward(stream, {&forward, 1}).ok());
     BackwardArgs backward;
     backward.problem = p;
     backward.d_o = std::as_const(d_o_).view();
     backward.o = std::as_const(o_).view();
     backward.lse = std::as_const(lse_).view();
     backward.dq = dq_.view();
-    ASSERT_TRUE(stream.Backward({&backward, 1}, {}).ok());
+    ASSERT_TRUE(testing::RunBackward(stream, {&backward, 1}).ok());
   }
 
   // Asserts that every row's P are in [0, 1] and sum up to 1, but for what LSE

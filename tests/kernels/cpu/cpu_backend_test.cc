@@ -7,6 +7,7 @@
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/kernels/run_group.h"
 
 namespace attnd {
 namespace {
@@ -42,7 +43,7 @@ class CpuBackendTest : public ::testing::Test {
                                      const GroupOptions& options = {},
                                      Slack slack = Slack::kRoundings) {
     const auto run = [&](const ForwardArgs& args) {
-      return stream_->Forward({&args, 1}, options);
+      return testing::RunForward(*stream_, {&args, 1}, options);
     };
     return CheckForward(problem, run, slack);
   }
@@ -50,7 +51,7 @@ class CpuBackendTest : public ::testing::Test {
                                       const GroupOptions& options = {},
                                       Slack slack = Slack::kRoundings) {
     const auto run = [&](const BackwardArgs& args) {
-      return stream_->Backward({&args, 1}, options);
+      return testing::RunBackward(*stream_, {&args, 1}, options);
     };
     return CheckBackward(problem, run, slack);
   }

@@ -7,6 +7,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/kernels/run_group.h"
 #include "tests/kernels/sequence_alone.h"
 
 namespace attnd {
@@ -54,7 +55,7 @@ std::vector<Bits> Forward(const Device& device, const Group& problems) {
   for (size_t i = 0; i < problems.size(); ++i) {
     group.push_back(problems[i]->Forward(out[i]));
   }
-  EXPECT_TRUE(device.stream->Forward(group, {}).ok());
+  EXPECT_TRUE(testing::RunForward(*device.stream, group).ok());
   std::vector<Bits> bits;
   for (const auto& o : out) bits.push_back({o.o.bytes(), o.lse.bytes()});
   return bits;
@@ -69,7 +70,7 @@ std::vector<Bits> Backward(const Device& device, const Group& problems) {
   for (size_t i = 0; i < problems.size(); ++i) {
     group.push_back(problems[i]->Backward(out[i]));
   }
-  EXPECT_TRUE(device.stream->Backward(group, {}).ok());
+  EXPECT_TRUE(testing::RunBackward(*device.stream, group).ok());
   std::vector<Bits> bits;
   for (const auto& o : out) {
     bits.push_back({o.dq.bytes()});
@@ -130,7 +131,7 @@ void CheckForwardAlone(const Device& device, const RandomProblem& problem) {
   const Problem& p = problem.problem();
   auto out = problem.MakeForwardOutputs();
   const ForwardArgs args = problem.Forward(out);
-  ASSERT_TRUE(device.stream->Forward({&args, 1}, {}).ok());
+  ASSERT_TRUE(testing::RunForward(*device.stream, {&args, 1}).ok());
   for (int64_t b = 0; b < p.batch; ++b) {
     std::vector<KvSegment> segments;
     ForwardArgs alone;
@@ -140,7 +141,7 @@ void CheckForwardAlone(const Device& device, const RandomProblem& problem) {
     OwnedRows lse(1, p.q_heads, rows);
     alone.o = o.view();
     alone.lse = lse.view();
-    ASSERT_TRUE(device.stream->Forward({&alone, 1}, {}).ok());
+    ASSERT_TRUE(testing::RunForward(*device.stream, {&alone, 1}).ok());
     ASSERT_TRUE(IsSequence(o, out.o, b)) << problem.Describe();
     ASSERT_TRUE(IsSequence(lse, out.lse, b, p.q_heads, rows))
         << problem.Describe();
@@ -150,7 +151,7 @@ void CheckForwardAlone(const Device& device, const RandomProblem& problem) {
 void CheckBackwardAlone(const Device& device, const RandomProblem& problem) {
   auto out = problem.MakeBackwardOutputs();
   const BackwardArgs args = problem.Backward(out);
-  ASSERT_TRUE(device.stream->Backward({&args, 1}, {}).ok());
+  ASSERT_TRUE(testing::RunBackward(*device.stream, {&args, 1}).ok());
   for (int64_t b = 0; b < args.problem.batch; ++b) {
     std::vector<KvSegment> segments;
     BackwardArgs alone = args;
@@ -169,7 +170,7 @@ void CheckBackwardAlone(const Device& device, const RandomProblem& problem) {
       segments[n].dk = dk[n].view();
       segments[n].dv = dv[n].view();
     }
-    ASSERT_TRUE(device.stream->Backward({&alone, 1}, {}).ok());
+    ASSERT_TRUE(testing::RunBackward(*device.stream, {&alone, 1}).ok());
     ASSERT_TRUE(IsSequence(dq, out.dq, b)) << problem.Describe();
     for (size_t n = 0; n < segments.size(); ++n) {
       ASSERT_TRUE(IsSequence(dk[n], out.dk[n], b)) << problem.Describe();

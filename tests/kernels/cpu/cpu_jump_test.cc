@@ -5,6 +5,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/jump_problem.h"
+#include "tests/kernels/run_group.h"
 #include "tests/thinned.h"
 
 namespace attnd {
@@ -35,7 +36,7 @@ TEST(CpuJumpTest, EveryRowIsRightHoweverFarItsLargestScoreJumps) {
                 PeakAt(299, kColumns)})) {
         OnEveryTarget([&] {
           problem.SetLevels(levels);
-          ASSERT_TRUE(stream->Forward({&problem.args, 1}, {}).ok());
+          ASSERT_TRUE(testing::RunForward(*stream, {&problem.args, 1}).ok());
           ASSERT_TRUE(problem.Check());
         });
         if (HasFatalFailure()) return;

@@ -16,6 +16,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/owned_tensor.h"
+#include "tests/kernels/run_group.h"
 
 namespace attnd {
 namespace {
@@ -79,8 +80,8 @@ struct EdgeProblem {
 
   void Run(Stream& stream, Algorithm algorithm) {
     const GroupOptions options{.algorithm = algorithm};
-    ASSERT_TRUE(stream.Forward({&forward, 1}, options).ok());
-    ASSERT_TRUE(stream.Backward({&backward, 1}, options).ok());
+    ASSERT_TRUE(testing::RunForward(stream, {&forward, 1}, options).ok());
+    ASSERT_TRUE(testing::RunBackward(stream, {&backward, 1}, options).ok());
   }
 
   // Asserts that what Run gave is near float64, relative to a tensor's largest
@@ -279,8 +280,8 @@ TEST_F(CpuRangeTest, SubnormalNumbersReachNoOtherProblemOfAGroup) {
     alone->Run(*stream_, Algorithm::kAuto);
     const ForwardArgs forward[] = {tiny->forward, beside->forward};
     const BackwardArgs backward[] = {tiny->backward, beside->backward};
-    ASSERT_TRUE(stream_->Forward(forward, {}).ok());
-    ASSERT_TRUE(stream_->Backward(backward, {}).ok());
+    ASSERT_TRUE(testing::RunForward(*stream_, forward).ok());
+    ASSERT_TRUE(testing::RunBackward(*stream_, backward).ok());
     EXPECT_EQ(alone->o.bytes(), beside->o.bytes());
     EXPECT_EQ(alone->lse.bytes(), beside->lse.bytes());
     EXPECT_EQ(alone->dq.bytes(), beside->dq.bytes());

@@ -4,6 +4,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/one_hot_problem.h"
+#include "tests/kernels/run_group.h"
 
 namespace attnd {
 namespace {
@@ -17,8 +18,10 @@ TEST(CpuScaleTest, HugeScalesGiveExactOneHotResults) {
   const auto run = [&](DType dtype, float scale, Algorithm algorithm) {
     OneHotProblem problem(dtype, scale);
     const GroupOptions options{.algorithm = algorithm};
-    ASSERT_TRUE(stream->Forward({&problem.forward, 1}, options).ok());
-    ASSERT_TRUE(stream->Backward({&problem.backward, 1}, options).ok());
+    ASSERT_TRUE(
+        testing::RunForward(*stream, {&problem.forward, 1}, options).ok());
+    ASSERT_TRUE(
+        testing::RunBackward(*stream, {&problem.backward, 1}, options).ok());
     problem.ExpectForward();
     problem.ExpectBackward();
   };

@@ -12,6 +12,7 @@
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/kernels/run_group.h"
 #include "tests/thinned.h"
 
 namespace attnd::cpu {
@@ -34,12 +35,12 @@ class CpuSplitTest : public ::testing::Test {
  protected:
   ::testing::AssertionResult Forward(const RandomProblem& problem) {
     return CheckForward(problem, [&](const ForwardArgs& args) {
-      return stream_->Forward({&args, 1}, {});
+      return testing::RunForward(*stream_, {&args, 1});
     });
   }
   ::testing::AssertionResult Backward(const RandomProblem& problem) {
     return CheckBackward(problem, [&](const BackwardArgs& args) {
-      return stream_->Backward({&args, 1}, {});
+      return testing::RunBackward(*stream_, {&args, 1});
     });
   }
 

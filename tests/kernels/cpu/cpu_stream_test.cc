@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "tests/kernels/run_group.h"
 
 namespace attnd::cpu {
 namespace {
@@ -136,7 +137,7 @@ TEST_F(CpuStreamTest, CancellingEndsForward) {
   std::latch started(1);
   std::thread lane([&] {
     started.count_down();
-    EXPECT_TRUE(stream_->Forward({&problem.args, 1}, {}).ok());
+    EXPECT_TRUE(testing::RunForward(*stream_, {&problem.args, 1}).ok());
   });
   started.wait();
   problem.cancel.Cancel();
@@ -151,7 +152,7 @@ TEST_F(CpuStreamTest, CancellingEndsBackward) {
   std::latch started(1);
   std::thread lane([&] {
     started.count_down();
-    EXPECT_TRUE(stream_->Backward({&problem.backward, 1}, {}).ok());
+    EXPECT_TRUE(testing::RunBackward(*stream_, {&problem.backward, 1}).ok());
   });
   started.wait();
   problem.cancel.Cancel();
@@ -172,15 +173,15 @@ TEST_F(CpuStreamTest, CancellingEndsATaskOverManyTiles) {
     // whose threads are taken, and long enough for the lane's to have begun.
     EndlessProblem other(1900);
     const auto stream = backend_->NewStream().value();
-    EXPECT_TRUE(stream->Forward({&other.args, 1}, {}).ok());
+    EXPECT_TRUE(testing::RunForward(*stream, {&other.args, 1}).ok());
     problem.cancel.Cancel();
     lane.join();
   };
   cancel_while(forward, [&] {
-    return stream_->Forward({&forward.args, 1}, {});
+    return testing::RunForward(*stream_, {&forward.args, 1});
   });
   cancel_while(backward, [&] {
-    return stream_->Backward({&backward.backward, 1}, {});
+    return testing::RunBackward(*stream_, {&backward.backward, 1});
   });
 }
 
@@ -192,7 +193,8 @@ TEST_F(CpuStreamTest, CancellingEndsTheReferenceAlgorithms) {
     std::latch started(1);
     std::thread lane([&] {
       started.count_down();
-      EXPECT_TRUE(stream_->Forward({&problem.args, 1}, {algorithm}).ok());
+      EXPECT_TRUE(
+          testing::RunForward(*stream_, {&problem.args, 1}, {algorithm}).ok());
     });
     started.wait();
     problem.cancel.Cancel();
@@ -204,7 +206,7 @@ TEST_F(CpuStreamTest, ACancelledProblemLeavesItsGroupAlone) {
   EndlessProblem cancelled(kHours), other(2000);
   cancelled.cancel.Cancel();
   const ForwardArgs group[] = {cancelled.args, other.args};
-  ASSERT_TRUE(stream_->Forward(group, {}).ok());
+  ASSERT_TRUE(testing::RunForward(*stream_, group).ok());
   // All scores are 0.
   for (float lse : other.lse) ASSERT_NEAR(lse, std::log(2000.0), 1e-5);
 }
@@ -218,8 +220,9 @@ TEST_F(CpuStreamTest, AHugeBatchOfNothingCostsNothing) {
   BackwardArgs backward;
   backward.problem = args.problem;
   for (Algorithm algorithm : {Algorithm::kAuto, Algorithm::kNaive}) {
-    EXPECT_TRUE(stream_->Forward({&args, 1}, {algorithm}).ok());
-    EXPECT_TRUE(stream_->Backward({&backward, 1}, {algorithm}).ok());
+    EXPECT_TRUE(testing::RunForward(*stream_, {&args, 1}, {algorithm}).ok());
+    EXPECT_TRUE(
+        testing::RunBackward(*stream_, {&backward, 1}, {algorithm}).ok());
   }
 }
 
@@ -243,11 +246,14 @@ TEST(CpuStreamBusyTest, SmallGroupsNeedNoThreadOfThePool) {
       EndlessProblem problem(len);
       problem.gradient.resize(64);
       problem.segment.dk = {problem.gradient.data(), DType::kF32, 0, 0, 0};
-      EXPECT_TRUE(stream.Forward({&problem.args, 1}, {algorithm}).ok());
+      EXPECT_TRUE(
+          testing::RunForward(stream, {&problem.args, 1}, {algorithm}).ok());
       for (float lse : problem.lse) {
         EXPECT_NEAR(lse, std::log(static_cast<double>(len)), 1e-5);
       }
-      EXPECT_TRUE(stream.Backward({&problem.backward, 1}, {algorithm}).ok());
+      EXPECT_TRUE(
+          testing::RunBackward(stream, {&problem.backward, 1}, {algorithm})
+              .ok());
     }
   }
   small_done.count_down();
@@ -261,7 +267,7 @@ TEST_F(CpuStreamTest, SeveralStreamsComputeAtOnce) {
       std::unique_ptr<Stream> stream = backend_->NewStream().value();
       for (int64_t len : {1, 700, 3, 300}) {
         EndlessProblem problem(len);
-        ASSERT_TRUE(stream->Forward({&problem.args, 1}, {}).ok());
+        ASSERT_TRUE(testing::RunForward(*stream, {&problem.args, 1}).ok());
         for (float lse : problem.lse) {
           ASSERT_NEAR(lse, std::log(static_cast<double>(len)), 1e-5);
         }

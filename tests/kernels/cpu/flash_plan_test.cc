@@ -10,6 +10,7 @@
 #include "kernels/cpu/flash.h"
 #include "kernels/cpu/flash_scratch.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/kernels/run_group.h"
 #include "tests/thinned.h"
 
 namespace attnd::cpu {
@@ -314,8 +315,8 @@ TEST(FlashPlanTest, WavesBoundTheMemoryAndChangeNoBit) {
     const auto backend = CreateCpuBackend({.threads = threads}).value();
     const auto stream = backend->NewStream().value();
     for (OwnedTensor* t : {&many.o, &many.dq, &many.dk, &many.dv}) t->Poison();
-    ASSERT_TRUE(stream->Forward({&many.forward, 1}, {}).ok());
-    ASSERT_TRUE(stream->Backward({&many.backward, 1}, {}).ok());
+    ASSERT_TRUE(testing::RunForward(*stream, {&many.forward, 1}).ok());
+    ASSERT_TRUE(testing::RunBackward(*stream, {&many.backward, 1}).ok());
     if (bits.empty()) bits = many.Bits();
     EXPECT_TRUE(many.Bits() == bits);
   }

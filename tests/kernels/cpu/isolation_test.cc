@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/cpu/every_target.h"
 #include "tests/kernels/owned_tensor.h"
+#include "tests/kernels/run_group.h"
 
 namespace attnd {
 namespace {
@@ -68,7 +69,7 @@ struct Attention {
     o.Poison();
     lse.Poison();
     const ForwardArgs args{p, o.view(), lse.view()};
-    ASSERT_TRUE(stream.Forward({&args, 1}, {}).ok());
+    ASSERT_TRUE(testing::RunForward(stream, {&args, 1}).ok());
   }
 
   bool AnyNan(int64_t b, int64_t head) const {

@@ -151,5 +151,49 @@ TEST(ThreadPoolTest, ASmallJobEndsWhileALongOneRuns) {
   EXPECT_GT(after, 0);
 }
 
+TEST(ThreadPoolTest, APausedJobGoesOnWhereItStopped) {
+  constexpr int64_t kTurns[] = {3, 0, 20, 1, 0};
+  constexpr int64_t kTasks = 24;
+  for (const bool help : {false, true}) {
+    ThreadPool pool(2);
+    std::vector<int> runs(kTasks, 0);
+    ThreadPool::Tasks tasks = {.turns = kTurns};
+    int calls = 1;
+    const auto run = [&](int64_t task, int) { ++runs[task]; };
+    while (!pool.RunUntil([] { return true; }, help, run, tasks)) {
+      // Whatever was taken has ended, and nothing more has begun.
+      for (int64_t task = 0; task < kTasks; ++task) {
+        ASSERT_EQ(runs[task], task < tasks.next ? 1 : 0);
+      }
+      ++calls;
+    }
+    EXPECT_THAT(runs, Each(1));
+    EXPECT_GE(calls, kTasks / 5);
+    EXPECT_LE(calls, kTasks);
+  }
+}
+
+TEST(ThreadPoolTest, APauseAfterTheLastTaskIsNone) {
+  ThreadPool pool(1);
+  constexpr int64_t kTurns[] = {1, 0};
+  ThreadPool::Tasks tasks = {.turns = kTurns};
+  EXPECT_TRUE(
+      pool.RunUntil([] { return true; }, false, [](int64_t, int) {}, tasks));
+}
+
+TEST(ThreadPoolTest, OtherJobsRunWhileOneIsPaused) {
+  ThreadPool pool(1);
+  constexpr int64_t kTurns[] = {3};
+  ThreadPool::Tasks tasks = {.turns = kTurns};
+  int runs = 0;
+  const auto run = [&](int64_t, int) { ++runs; };
+  EXPECT_FALSE(pool.RunUntil([] { return true; }, false, run, tasks));
+  EXPECT_EQ(runs, 1);
+  pool.ParallelFor({5}, false, run);
+  EXPECT_EQ(runs, 6);
+  EXPECT_TRUE(pool.RunUntil([] { return false; }, false, run, tasks));
+  EXPECT_EQ(runs, 8);
+}
+
 }  // namespace
 }  // namespace attnd::cpu
