@@ -1,17 +1,9 @@
 #include "kernels/cuda/device/phase_clock.h"
 
-#include <chrono>
-
+#include "kernels/cuda/device/marks.h"
 #include "kernels/cuda/device/status.h"
 
 namespace attnd::cuda {
-namespace {
-
-// How long to ask again and again before sleeping: a small batch is over sooner
-// than a sleeping thread would wake.
-constexpr std::chrono::microseconds kPollTime{200};
-
-}  // namespace
 
 PhaseClock::~PhaseClock() {
   for (cudaEvent_t event : events_) cudaEventDestroy(event);
@@ -39,30 +31,20 @@ absl::StatusOr<PhaseTimes> PhaseClock::Finish() {
   PhaseTimes times;
   if (phases_.empty()) return times;
   absl::Status status = Mark();
-  if (status.ok()) status = WaitForLastMark();
+  if (status.ok()) status = WaitForEvent(events_[marks_ - 1]);
   for (size_t i = 0; status.ok() && i < phases_.size(); ++i) {
     float milliseconds = 0;
     status = ToStatus(
         cudaEventElapsedTime(&milliseconds, events_[i], events_[i + 1]),
         "event");
-    times.*phases_[i] += absl::Milliseconds(milliseconds);
+    if (phases_[i] != nullptr) {
+      times.*phases_[i] += absl::Milliseconds(milliseconds);
+    }
   }
   phases_.clear();
   marks_ = 0;
   if (!status.ok()) return status;
   return times;
-}
-
-absl::Status PhaseClock::WaitForLastMark() const {
-  const cudaEvent_t last = events_[marks_ - 1];
-  const auto until = std::chrono::steady_clock::now() + kPollTime;
-  while (std::chrono::steady_clock::now() < until) {
-    const cudaError_t state = cudaEventQuery(last);
-    if (state != cudaErrorNotReady) return ToStatus(state, "the device");
-    // No error, but it would be taken for one of a later call.
-    (void)cudaGetLastError();
-  }
-  return ToStatus(cudaEventSynchronize(last), "the device");
 }
 
 }  // namespace attnd::cuda

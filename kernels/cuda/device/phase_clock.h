@@ -25,7 +25,7 @@ class PhaseClock {
   PhaseClock(const PhaseClock&) = delete;
   PhaseClock& operator=(const PhaseClock&) = delete;
 
-  // What is enqueued from now on belongs to `phase`.
+  // What is enqueued from now on belongs to `phase`; to none if it is null.
   absl::Status Enter(Phase phase);
 
   // Waits for all that was enqueued, says how long the phases took since the
@@ -35,12 +35,11 @@ class PhaseClock {
 
  private:
   absl::Status Mark();
-  absl::Status WaitForLastMark() const;
 
   const cudaStream_t stream_;
   std::vector<cudaEvent_t> events_;  // created when first needed, then reused
-  std::vector<Phase> phases_;        // phases_[i] begins at events_[i]
-  size_t marks_ = 0;                 // events recorded since the last Finish
+  std::vector<Phase> phases_;  // phases_[i] begins at events_[i]; null: none
+  size_t marks_ = 0;           // events recorded since the last Finish
 };
 
 }  // namespace attnd::cuda

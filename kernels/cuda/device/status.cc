@@ -15,4 +15,9 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what) {
   return absl::InternalError(message);
 }
 
+absl::Status Broken(absl::Status status) {
+  if (!absl::IsResourceExhausted(status)) return status;
+  return absl::InternalError(status.message());
+}
+
 }  // namespace attnd::cuda

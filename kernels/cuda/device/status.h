@@ -13,6 +13,11 @@ namespace attnd::cuda {
 // runtime's own record of an error that does not stick.
 absl::Status ToStatus(cudaError_t error, absl::string_view what);
 
+// For what asks for no memory of its own: if it fails for want of it, what it
+// belongs to is no longer in a known state. RESOURCE_EXHAUSTED becomes
+// INTERNAL, anything else stays.
+absl::Status Broken(absl::Status status);
+
 }  // namespace attnd::cuda
 
 #endif  // ATTND_KERNELS_CUDA_DEVICE_STATUS_H_

@@ -13,6 +13,9 @@ constexpr int64_t kLeastBytes = int64_t{64} << 10;
 // A buffer grows by doubling up to here: a baseline's matrices are too large.
 constexpr int64_t kDoubledBytes = int64_t{64} << 20;
 
+// What a block takes of pinned memory.
+int64_t Lines(int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
 }  // namespace
 
 Workspace::~Workspace() {
@@ -37,6 +40,36 @@ absl::Status Workspace::Grow(Buffer& buffer, int64_t bytes) {
   return absl::OkStatus();
 }
 
+// Lets the last pinned block have room for this much.
+absl::Status Workspace::ReservePinned(int64_t bytes) {
+  if (!pinned_.empty() && pinned_.back().bytes - pinned_used_ >= bytes) {
+    return absl::OkStatus();
+  }
+  void* data = nullptr;
+  const int64_t size = std::max(
+      {bytes, kLeastBytes, pinned_.empty() ? 0 : 2 * pinned_.back().bytes});
+  absl::Status status =
+      ToStatus(cudaMallocHost(&data, size), "pinned memory for descriptors");
+  if (!status.ok()) return status;
+  pinned_.push_back({static_cast<std::byte*>(data), size});
+  pinned_used_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status Workspace::ReserveCopies(absl::Span<const int64_t> block_bytes) {
+  int64_t largest = 0, all = 0;
+  for (int64_t bytes : block_bytes) {
+    largest = std::max(largest, bytes);
+    all += Lines(bytes);
+  }
+  if (descriptors_.bytes < largest) {
+    if (absl::Status status = Grow(descriptors_, largest); !status.ok()) {
+      return status;
+    }
+  }
+  return all > 0 ? ReservePinned(all) : absl::OkStatus();
+}
+
 absl::StatusOr<const std::byte*> Workspace::CopyToDevice(
     const std::vector<std::byte>& block) {
   const int64_t bytes = static_cast<int64_t>(block.size());
@@ -45,19 +78,10 @@ absl::StatusOr<const std::byte*> Workspace::CopyToDevice(
       return status;
     }
   }
-  if (pinned_.empty() || pinned_.back().bytes - pinned_used_ < bytes) {
-    void* data = nullptr;
-    const int64_t size = std::max(
-        {bytes, kLeastBytes, pinned_.empty() ? 0 : 2 * pinned_.back().bytes});
-    absl::Status status =
-        ToStatus(cudaMallocHost(&data, size), "pinned memory for descriptors");
-    if (!status.ok()) return status;
-    pinned_.push_back({static_cast<std::byte*>(data), size});
-    pinned_used_ = 0;
-  }
+  if (absl::Status status = ReservePinned(bytes); !status.ok()) return status;
   std::byte* host = pinned_.back().data + pinned_used_;
   std::memcpy(host, block.data(), block.size());
-  pinned_used_ += (bytes + 255) / 256 * 256;
+  pinned_used_ += Lines(bytes);
   absl::Status status =
       ToStatus(cudaMemcpyAsync(descriptors_.data, host, bytes,
                                cudaMemcpyHostToDevice, stream_),

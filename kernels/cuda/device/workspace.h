@@ -15,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 
 namespace attnd::cuda {
 
@@ -40,6 +41,10 @@ class Workspace {
   absl::StatusOr<const std::byte*> CopyToDevice(
       const std::vector<std::byte>& block);
 
+  // Makes room for copies of blocks of these sizes, which CopyToDevice then
+  // makes without memory of its own, until Recycle.
+  absl::Status ReserveCopies(absl::Span<const int64_t> block_bytes);
+
   // Device memory for what is enqueued until the next call; undefined contents.
   absl::StatusOr<std::byte*> Scratch(int64_t bytes);
 
@@ -62,6 +67,7 @@ class Workspace {
     int64_t bytes = 0;
   };
   absl::Status Grow(Buffer& buffer, int64_t bytes);
+  absl::Status ReservePinned(int64_t bytes);
 
   const cudaStream_t stream_;
   const int64_t kept_bytes_;
