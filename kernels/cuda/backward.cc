@@ -32,6 +32,24 @@ absl::StatusOr<LaunchCounts> EnqueueBackward(
   return NoKernel();
 }
 
+absl::StatusOr<std::unique_ptr<Rest>> BeginBackward(
+    absl::Span<const BackwardArgs> group, const GroupOptions& options,
+    const Gpu& gpu, Workspace& workspace, const SliceOptions& slices) {
+  switch (options.algorithm) {
+    case Algorithm::kAuto:
+    case Algorithm::kFlashAttention2:
+      return BeginFusedBackward(group, gpu, workspace, slices,
+                                {.deterministic = options.deterministic});
+    case Algorithm::kNaive:
+      return BeginNaiveBackward(group, gpu, workspace, slices,
+                                {.deterministic = options.deterministic});
+    case Algorithm::kFlashAttention1:
+    case Algorithm::kOnlineSoftmax:
+      break;
+  }
+  return NoKernel();
+}
+
 absl::Status SupportsBackward(const Problem&, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kAuto:

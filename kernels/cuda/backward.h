@@ -4,6 +4,7 @@
 // Backward of a group on a CUDA stream: which kernels, with which tiles.
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/launch/enqueue.h"
+#include "kernels/cuda/launch/rest.h"
 
 namespace attnd::cuda {
 
@@ -21,6 +23,11 @@ namespace attnd::cuda {
 absl::StatusOr<LaunchCounts> EnqueueBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,
     const Gpu& gpu, Workspace& workspace);
+
+// The same, as BeginForward.
+absl::StatusOr<std::unique_ptr<Rest>> BeginBackward(
+    absl::Span<const BackwardArgs> group, const GroupOptions& options,
+    const Gpu& gpu, Workspace& workspace, const SliceOptions& slices);
 
 // OK, or UNIMPLEMENTED.
 absl::Status SupportsBackward(const Problem& problem, Algorithm algorithm);

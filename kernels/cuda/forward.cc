@@ -6,6 +6,13 @@
 #include "kernels/cuda/fused/forward.h"
 
 namespace attnd::cuda {
+namespace {
+
+absl::Status NoKernel() {
+  return absl::UnimplementedError("no kernel for this algorithm on a GPU");
+}
+
+}  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
                                             Algorithm algorithm, const Gpu& gpu,
@@ -21,7 +28,24 @@ absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
     case Algorithm::kOnlineSoftmax:
       break;
   }
-  return absl::UnimplementedError("no kernel for this algorithm on a GPU");
+  return NoKernel();
+}
+
+absl::StatusOr<std::unique_ptr<Rest>> BeginForward(
+    absl::Span<const ForwardArgs> group, Algorithm algorithm, const Gpu& gpu,
+    Workspace& workspace, const SliceOptions& slices) {
+  switch (algorithm) {
+    case Algorithm::kAuto:
+    case Algorithm::kFlashAttention2:
+      return BeginFused(group, gpu, workspace, slices);
+    case Algorithm::kNaive:
+      return BeginNaive(group, gpu, workspace, slices);
+    case Algorithm::kFlashAttention1:
+      return BeginFlashAttention1(group, gpu, workspace, slices);
+    case Algorithm::kOnlineSoftmax:
+      break;
+  }
+  return NoKernel();
 }
 
 absl::Status SupportsForward(const Problem&, Algorithm algorithm) {
@@ -34,7 +58,7 @@ absl::Status SupportsForward(const Problem&, Algorithm algorithm) {
     case Algorithm::kOnlineSoftmax:
       break;
   }
-  return absl::UnimplementedError("no kernel for this algorithm on a GPU");
+  return NoKernel();
 }
 
 KernelInfo ForwardKernel(const Problem& problem, Algorithm algorithm,

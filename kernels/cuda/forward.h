@@ -4,6 +4,7 @@
 // Forward of a group on a CUDA stream: which kernels, with which tiles.
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,7 @@
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/launch/enqueue.h"
+#include "kernels/cuda/launch/rest.h"
 
 namespace attnd::cuda {
 
@@ -26,6 +28,12 @@ namespace attnd::cuda {
 absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
                                             Algorithm algorithm, const Gpu& gpu,
                                             Workspace& workspace);
+
+// The same, of which only the first slice is enqueued if it takes long. Returns
+// the rest, null if there is none, as long as which the group must stay.
+absl::StatusOr<std::unique_ptr<Rest>> BeginForward(
+    absl::Span<const ForwardArgs> group, Algorithm algorithm, const Gpu& gpu,
+    Workspace& workspace, const SliceOptions& slices);
 
 // OK, or UNIMPLEMENTED.
 absl::Status SupportsForward(const Problem& problem, Algorithm algorithm);

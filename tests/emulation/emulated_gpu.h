@@ -10,10 +10,12 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
+#include "kernels/cuda/launch/rest.h"
 
 namespace attnd::emulation {
 
@@ -24,6 +26,9 @@ inline constexpr cuda::Gpu kHopper = {
 // Two heads of a few blocks of columns have place beside each other.
 inline constexpr cuda::Gpu kLargeHopper = {
     .capability = 90, .multiprocessors = 9, .shared_bytes = 227 << 10};
+// So few that slices are small.
+inline constexpr cuda::Gpu kSmallHopper = {
+    .capability = 90, .multiprocessors = 2, .shared_bytes = 227 << 10};
 inline constexpr cuda::Gpu kAmpere = {
     .capability = 80, .multiprocessors = 3, .shared_bytes = 163 << 10};
 inline constexpr cuda::Gpu kSmallAmpere = {
@@ -44,8 +49,20 @@ class EmulatedGpu {
   absl::Status Backward(absl::Span<const BackwardArgs> group,
                         bool deterministic);
 
+  // The same in slices, each of which is over before the next is enqueued;
+  // returns how many there were.
+  absl::StatusOr<int> ForwardInSlices(absl::Span<const ForwardArgs> group,
+                                      const cuda::SliceOptions& slices);
+  absl::StatusOr<int> BackwardInSlices(absl::Span<const BackwardArgs> group,
+                                       bool deterministic,
+                                       const cuda::SliceOptions& slices);
+
  private:
+  absl::Status Poison(absl::Span<const ForwardArgs> group);
+  absl::Status Poison(absl::Span<const BackwardArgs> group);
   absl::Status Poison(int64_t scratch_bytes);
+  absl::StatusOr<int> RunSlices(
+      absl::StatusOr<std::unique_ptr<cuda::Rest>> rest);
   absl::Status Wait(const absl::Status& enqueued);
 
   const cuda::Gpu gpu_;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "kernels/cuda/fused/chunks.h"
+#include "kernels/cuda/fused/sliced_chunks.h"
 #include "kernels/cuda/launch/descriptor.h"
 #include "kernels/cuda/launch/gradient.h"
 #include "kernels/cuda/launch/launch.h"
@@ -94,28 +96,6 @@ struct ChosenProblem {
   int64_t most_scratch_bytes;
 };
 
-// Cuts the group into chunks.
-template <class Run>
-absl::Status ForEachBackwardChunk(absl::Span<const ChosenProblem> group,
-                                  const Run& run) {
-  return ForEachChunk(
-      group, [](const ChosenProblem& x) { return x.most_scratch_bytes; }, run);
-}
-
-// The most scratch that a chunk of the group takes.
-int64_t MostScratchBytes(absl::Span<const ChosenProblem> group) {
-  int64_t most = 0;
-  ForEachBackwardChunk(group, [&](absl::Span<const ChosenProblem> chunk) {
-    int64_t bytes = 0;
-    for (const ChosenProblem& problem : chunk) {
-      if (IsWanted(problem.args)) bytes += problem.most_scratch_bytes;
-    }
-    most = std::max(most, bytes);
-    return absl::OkStatus();
-  }).IgnoreError();
-  return most;
-}
-
 // Finds the launches for problems that share them, and cuts up their scratch.
 class BackwardChunk {
  public:
@@ -137,7 +117,7 @@ class BackwardChunk {
     chunk_.in_turns = deterministic;
   }
 
-  const Chunk& chunk() const { return chunk_; }
+  Chunk Take() { return std::move(chunk_); }
 
  private:
   void Add(const ChosenProblem& problem) {
@@ -168,6 +148,7 @@ class BackwardChunk {
   // for.
   Tiles TilesOf(const Problem& p, const Kernel& kernel) const {
     Tiles tiles = ColumnTiles(p, kernel);
+    tiles.last_first = deterministic_;
     if (deterministic_ && tiles.count() > 0) {
       tiles.heads_together = std::clamp<int64_t>(
           gpu_.multiprocessors / kernel.cluster / tiles.row_blocks, 1,
@@ -221,26 +202,36 @@ class BackwardChunk {
   int64_t scratch_words_ = 0;
 };
 
+Chunks ChunksOf(absl::Span<const BackwardArgs> group, const Gpu& gpu,
+                const FusedBackwardOptions& options) {
+  const Gpu kernels_for = options.any_gpu ? AsAnyGpu(gpu) : gpu;
+  std::vector<ChosenProblem> chosen;
+  chosen.reserve(group.size());
+  for (const BackwardArgs& args : group) chosen.emplace_back(args, kernels_for);
+  Chunks chunks;
+  ForEachChunk(
+      absl::MakeConstSpan(chosen),
+      [](const ChosenProblem& x) { return x.most_scratch_bytes; },
+      [&](absl::Span<const ChosenProblem> problems) {
+        chunks.push_back(
+            BackwardChunk(problems, options.deterministic, kernels_for).Take());
+      });
+  return chunks;
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueFusedBackward(
     absl::Span<const BackwardArgs> group, const Gpu& gpu, Workspace& workspace,
     const FusedBackwardOptions& options) {
-  const Gpu kernels_for = options.any_gpu ? AsAnyGpu(gpu) : gpu;
-  std::vector<ChosenProblem> chosen;
-  chosen.reserve(group.size());
-  for (const BackwardArgs& args : group) chosen.emplace_back(args, kernels_for);
-  // Before anything is launched, in case that there is no memory for it.
-  auto scratch = workspace.Scratch(MostScratchBytes(chosen));
-  if (!scratch.ok()) return scratch.status();
-  LaunchCounts counts;
-  absl::Status status = ForEachBackwardChunk(
-      chosen, [&](absl::Span<const ChosenProblem> problems) {
-        const BackwardChunk chunk(problems, options.deterministic, kernels_for);
-        return EnqueueChunk(chunk.chunk(), gpu, workspace, counts);
-      });
-  if (!status.ok()) return status;
-  return counts;
+  return EnqueueChunks(ChunksOf(group, gpu, options), gpu, workspace);
+}
+
+absl::StatusOr<std::unique_ptr<Rest>> BeginFusedBackward(
+    absl::Span<const BackwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices, const FusedBackwardOptions& options) {
+  return BeginChunks(ChunksOf(group, gpu, options), gpu, workspace, slices,
+                     [group] { return AllCancelled(group); });
 }
 
 KernelInfo FusedBackwardKernel(const Problem& p, const Gpu& gpu) {

@@ -7,6 +7,7 @@
 // what there is to know of each block of columns.
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -15,6 +16,7 @@
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/launch/enqueue.h"
+#include "kernels/cuda/launch/rest.h"
 
 namespace attnd::cuda {
 
@@ -27,6 +29,11 @@ struct FusedBackwardOptions {
 absl::StatusOr<LaunchCounts> EnqueueFusedBackward(
     absl::Span<const BackwardArgs> group, const Gpu& gpu, Workspace& workspace,
     const FusedBackwardOptions& options = {});
+
+// The same, as BeginFused.
+absl::StatusOr<std::unique_ptr<Rest>> BeginFusedBackward(
+    absl::Span<const BackwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices, const FusedBackwardOptions& options = {});
 
 // The kernel that the problem's work runs in, on such a device.
 KernelInfo FusedBackwardKernel(const Problem& problem, const Gpu& gpu);

@@ -1,11 +1,40 @@
 #include "kernels/cuda/fused/chunks.h"
 
-namespace attnd::cuda {
-namespace {
+#include <algorithm>
 
-// Gives `params` the chunk's memory: scratch, counters and descriptors.
-absl::Status TakeMemory(const Chunk& chunk, Workspace& workspace,
+namespace attnd::cuda {
+
+Launch& Chunk::LaunchOf(const Kernel& kernel) {
+  for (Launch& launch : launches) {
+    if (&launch.kernel() == &kernel) return launch;
+  }
+  return launches.emplace_back(kernel);
+}
+
+absl::Status PrepareChunks(absl::Span<const Chunk> chunks,
+                           Workspace& workspace) {
+  int64_t scratch = 0, counters = 0;
+  std::vector<int64_t> blocks;
+  for (const Chunk& chunk : chunks) {
+    absl::Status status = Prepare(chunk.launches);
+    if (!status.ok()) return status;
+    scratch = std::max(scratch, chunk.scratch_bytes);
+    counters = std::max(counters, chunk.counters);
+    const std::vector<std::byte>& block = chunk.blob.bytes();
+    if (status = CheckBlock(block); !status.ok()) return status;
+    if (block.size() > kInlineBytes) blocks.push_back(block.size());
+  }
+  absl::Status status = workspace.ReserveCopies(blocks);
+  if (status.ok() && scratch > 0) status = workspace.Scratch(scratch).status();
+  if (status.ok() && counters > 0) {
+    status = workspace.Counters(counters).status();
+  }
+  return status;
+}
+
+absl::Status BeginChunk(const Chunk& chunk, Workspace& workspace,
                         LaunchParams& params, LaunchCounts& counts) {
+  params.in_turns = chunk.in_turns;
   if (chunk.scratch_bytes > 0) {
     auto scratch = workspace.Scratch(chunk.scratch_bytes);
     if (!scratch.ok()) return scratch.status();
@@ -19,23 +48,20 @@ absl::Status TakeMemory(const Chunk& chunk, Workspace& workspace,
   return PlaceBlock(chunk.blob.bytes(), workspace, params, counts);
 }
 
-}  // namespace
-
-Launch& Chunk::LaunchOf(const Kernel& kernel) {
-  for (Launch& launch : launches) {
-    if (&launch.kernel() == &kernel) return launch;
+absl::StatusOr<LaunchCounts> EnqueueChunks(absl::Span<const Chunk> chunks,
+                                           const Gpu& gpu,
+                                           Workspace& workspace) {
+  absl::Status status = PrepareChunks(chunks, workspace);
+  LaunchCounts counts;
+  for (const Chunk& chunk : chunks) {
+    LaunchParams params;
+    if (status.ok()) status = BeginChunk(chunk, workspace, params, counts);
+    if (status.ok()) {
+      status = Enqueue(chunk.launches, params, gpu, workspace.stream(), counts);
+    }
   }
-  return launches.emplace_back(kernel);
-}
-
-absl::Status EnqueueChunk(const Chunk& chunk, const Gpu& gpu,
-                          Workspace& workspace, LaunchCounts& counts) {
-  LaunchParams params;
-  params.in_turns = chunk.in_turns;
-  absl::Status status = Prepare(chunk.launches);
-  if (status.ok()) status = TakeMemory(chunk, workspace, params, counts);
   if (!status.ok()) return status;
-  return Enqueue(chunk.launches, params, gpu, workspace.stream(), counts);
+  return counts;
 }
 
 }  // namespace attnd::cuda

@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
@@ -23,11 +25,11 @@ namespace attnd::cuda {
 // charged for it.
 inline constexpr int64_t kSharedScratchBytes = int64_t{64} << 20;
 
-// Cuts `problems` into chunks, in order, and calls run(chunk) for each until
-// one returns an error. scratch_bytes(problem) is what a problem takes at most.
+// Cuts `problems` into chunks, in order, and calls run(chunk) for each.
+// scratch_bytes(problem) is what a problem takes at most.
 template <class T, class ScratchBytes, class Run>
-absl::Status ForEachChunk(absl::Span<const T> problems,
-                          const ScratchBytes& scratch_bytes, const Run& run) {
+void ForEachChunk(absl::Span<const T> problems,
+                  const ScratchBytes& scratch_bytes, const Run& run) {
   while (!problems.empty()) {
     int64_t bytes = 0;
     size_t count = 0;
@@ -36,12 +38,9 @@ absl::Status ForEachChunk(absl::Span<const T> problems,
       if (count > 0 && bytes > kSharedScratchBytes) break;
       ++count;
     }
-    if (absl::Status status = run(problems.first(count)); !status.ok()) {
-      return status;
-    }
+    run(problems.first(count));
     problems.remove_prefix(count);
   }
-  return absl::OkStatus();
 }
 
 // The launches of a chunk, and the memory that they need beside tensors.
@@ -58,11 +57,23 @@ struct Chunk {
   Launch& LaunchOf(const Kernel& kernel);
 };
 
-// Enqueues the launches on the workspace's stream, and counts them. All memory
-// is taken before the first launch, so that RESOURCE_EXHAUSTED means that none
-// was enqueued. INTERNAL: the device is broken.
-absl::Status EnqueueChunk(const Chunk& chunk, const Gpu& gpu,
-                          Workspace& workspace, LaunchCounts& counts);
+// Of most groups one.
+using Chunks = absl::InlinedVector<Chunk, 1>;
+
+// Enqueues the chunks' launches on the workspace's stream, and counts them. All
+// memory is taken before the first launch, so that RESOURCE_EXHAUSTED means
+// that none was enqueued. INTERNAL: the device is broken.
+absl::StatusOr<LaunchCounts> EnqueueChunks(absl::Span<const Chunk> chunks,
+                                           const Gpu& gpu,
+                                           Workspace& workspace);
+
+// The steps of it, for whoever does not enqueue all at once. First all that may
+// fail for want of memory: loads the kernels, and takes the chunks' memory.
+absl::Status PrepareChunks(absl::Span<const Chunk> chunks,
+                           Workspace& workspace);
+// Then, chunk by chunk, gives `params` what its launches share.
+absl::Status BeginChunk(const Chunk& chunk, Workspace& workspace,
+                        LaunchParams& params, LaunchCounts& counts);
 
 }  // namespace attnd::cuda
 

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "kernels/cuda/fused/chunks.h"
+#include "kernels/cuda/fused/sliced_chunks.h"
 #include "kernels/cuda/launch/descriptor.h"
 #include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/launch/wanted.h"
@@ -48,7 +51,7 @@ class ForwardChunk {
     CountMemory();
   }
 
-  const Chunk& chunk() const { return chunk_; }
+  Chunk Take() { return std::move(chunk_); }
 
  private:
   // Of a problem with one segment, for one of Hopper's kernels.
@@ -114,21 +117,31 @@ class ForwardChunk {
   Chunk chunk_;
 };
 
+// The group's chunks, with the kernels that there are for `gpu`.
+Chunks ChunksOf(absl::Span<const ForwardArgs> group, const Gpu& gpu) {
+  Chunks chunks;
+  ForEachChunk(
+      group, [](const ForwardArgs& args) { return RecordBytes(args.problem); },
+      [&](absl::Span<const ForwardArgs> problems) {
+        chunks.push_back(ForwardChunk(problems, gpu).Take());
+      });
+  return chunks;
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
                                           const Gpu& gpu, Workspace& workspace,
                                           const FusedOptions& options) {
-  const Gpu kernels_for = options.any_gpu ? AsAnyGpu(gpu) : gpu;
-  LaunchCounts counts;
-  absl::Status status = ForEachChunk(
-      group, [](const ForwardArgs& args) { return RecordBytes(args.problem); },
-      [&](absl::Span<const ForwardArgs> problems) {
-        return EnqueueChunk(ForwardChunk(problems, kernels_for).chunk(), gpu,
-                            workspace, counts);
-      });
-  if (!status.ok()) return status;
-  return counts;
+  return EnqueueChunks(ChunksOf(group, options.any_gpu ? AsAnyGpu(gpu) : gpu),
+                       gpu, workspace);
+}
+
+absl::StatusOr<std::unique_ptr<Rest>> BeginFused(
+    absl::Span<const ForwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices) {
+  return BeginChunks(ChunksOf(group, gpu), gpu, workspace, slices,
+                     [group] { return AllCancelled(group); });
 }
 
 KernelInfo FusedKernel(const Problem& p, const Gpu& gpu) {

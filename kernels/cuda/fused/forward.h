@@ -4,6 +4,7 @@
 // The fused forward: which kernels a group runs in, and with which tiles.
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -12,6 +13,7 @@
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/launch/enqueue.h"
+#include "kernels/cuda/launch/rest.h"
 
 namespace attnd::cuda {
 
@@ -24,6 +26,12 @@ struct FusedOptions {
 absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
                                           const Gpu& gpu, Workspace& workspace,
                                           const FusedOptions& options = {});
+
+// The same, of which only the first slice is enqueued if it takes long; returns
+// the rest, null if there is none. The group must stay as long as the rest.
+absl::StatusOr<std::unique_ptr<Rest>> BeginFused(
+    absl::Span<const ForwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices);
 
 // The kernel that most of the problem's work runs in, on such a device, if its
 // memory is aligned as sm90's kernels need it.

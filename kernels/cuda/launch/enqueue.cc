@@ -31,33 +31,6 @@ absl::Status Start(const Kernel& kernel, unsigned blocks, void** arguments,
                   kernel.name);
 }
 
-absl::Status Enqueue(const Launch& launch, LaunchParams params, const Gpu& gpu,
-                     cudaStream_t stream, LaunchCounts& counts) {
-  const Kernel& kernel = launch.kernel();
-  const int64_t most_tiles =
-      std::numeric_limits<int32_t>::max() / kernel.cluster;
-  params.runs = launch.runs();
-  params.num_runs = launch.num_runs();
-  params.first_run = launch.first_run();
-  params.ahead = launch.ahead();
-  params.plans_at = launch.plans_at();
-  for (int64_t first = 0; first < launch.tiles(); first += most_tiles) {
-    params.first_tile = first;
-    const int64_t tiles = std::min(launch.tiles() - first, most_tiles);
-    params.num_tiles = static_cast<uint32_t>(tiles);
-    const int64_t clusters =
-        kernel.persistent
-            ? std::min<int64_t>(tiles, gpu.multiprocessors / kernel.cluster)
-            : tiles;
-    const auto blocks = static_cast<unsigned>(clusters * kernel.cluster);
-    void* arguments[] = {&params};
-    absl::Status status = Start(kernel, blocks, arguments, gpu, stream);
-    if (!status.ok()) return status;
-    ++counts.kernels;
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::Status Prepare(absl::Span<const Launch> launches) {
@@ -73,13 +46,18 @@ absl::Status Prepare(absl::Span<const Launch> launches) {
   return absl::OkStatus();
 }
 
+absl::Status CheckBlock(const std::vector<std::byte>& block) {
+  if (block.size() <= std::numeric_limits<BlobOffset>::max()) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(
+      absl::StrCat("a group takes ", block.size(), " bytes to describe"));
+}
+
 absl::Status PlaceBlock(const std::vector<std::byte>& block,
                         Workspace& workspace, LaunchParams& params,
                         LaunchCounts& counts) {
-  if (block.size() > std::numeric_limits<BlobOffset>::max()) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("a group takes ", block.size(), " bytes to describe"));
-  }
+  if (absl::Status status = CheckBlock(block); !status.ok()) return status;
   if (block.size() <= kInlineBytes) {
     std::memcpy(params.inline_blob, block.data(), block.size());
     return absl::OkStatus();
@@ -91,11 +69,40 @@ absl::Status PlaceBlock(const std::vector<std::byte>& block,
   return absl::OkStatus();
 }
 
-absl::Status Enqueue(absl::Span<const Launch> launches,
-                     const LaunchParams& params, const Gpu& gpu,
-                     cudaStream_t stream, LaunchCounts& counts) {
+absl::Status EnqueueTiles(const Launch& launch, int64_t first, int64_t end,
+                          LaunchParams& params, const Gpu& gpu,
+                          cudaStream_t stream, LaunchCounts& counts) {
+  const Kernel& kernel = launch.kernel();
+  const int64_t most_tiles =
+      std::numeric_limits<int32_t>::max() / kernel.cluster;
+  params.runs = launch.runs();
+  params.num_runs = launch.num_runs();
+  params.first_run = launch.first_run();
+  params.ahead = launch.ahead();
+  params.plans_at = launch.plans_at();
+  for (; first < end; first += most_tiles) {
+    params.first_tile = first;
+    const int64_t tiles = std::min(end - first, most_tiles);
+    params.num_tiles = static_cast<uint32_t>(tiles);
+    const int64_t clusters =
+        kernel.persistent
+            ? std::min<int64_t>(tiles, gpu.multiprocessors / kernel.cluster)
+            : tiles;
+    const auto blocks = static_cast<unsigned>(clusters * kernel.cluster);
+    void* arguments[] = {&params};
+    absl::Status status = Start(kernel, blocks, arguments, gpu, stream);
+    if (!status.ok()) return status;
+    ++counts.kernels;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Enqueue(absl::Span<const Launch> launches, LaunchParams& params,
+                     const Gpu& gpu, cudaStream_t stream,
+                     LaunchCounts& counts) {
   for (const Launch& launch : launches) {
-    absl::Status status = Enqueue(launch, params, gpu, stream, counts);
+    absl::Status status =
+        EnqueueTiles(launch, 0, launch.tiles(), params, gpu, stream, counts);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();

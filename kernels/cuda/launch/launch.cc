@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 namespace attnd::cuda {
 namespace {
@@ -47,6 +46,7 @@ Kinds KindsOf(const Problem& p) {
 
 Tiles RowTiles(const Problem& p, const Kernel& kernel) {
   Tiles tiles;
+  tiles.problem = &p;
   tiles.heads = p.batch * p.q_heads;
   tiles.row_blocks = CeilDiv(p.q_len, kernel.rows);
   tiles.columns = PaddedKvLen(p);
@@ -56,6 +56,8 @@ Tiles RowTiles(const Problem& p, const Kernel& kernel) {
 
 Tiles ColumnTiles(const Problem& p, const Kernel& kernel) {
   Tiles tiles;
+  tiles.problem = &p;
+  tiles.are_columns = true;
   tiles.heads = p.batch * p.kv_heads;
   for (const KvSegment& s : p.kv) {
     tiles.row_blocks += CeilDiv(s.len, kernel.cols);
@@ -86,16 +88,14 @@ void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
 
 // The longest come first, so that a launch does not end with one of them alone.
 void Launch::Place(Blob& blob) {
-  std::vector<std::pair<int64_t, size_t>>
-      order;  // entries are too large to move
-  order.reserve(entries_.size());
+  order_.reserve(entries_.size());
   for (size_t i = 0; i < entries_.size(); ++i) {
-    order.push_back({-entries_[i].tiles.columns, i});
+    order_.push_back({-entries_[i].tiles.columns, i});
   }
-  std::sort(order.begin(), order.end());
+  std::sort(order_.begin(), order_.end());
   std::vector<TileRun> runs;
   runs.reserve(entries_.size());
-  for (const auto& [columns, i] : order) {
+  for (const auto& [columns, i] : order_) {
     auto& [run, tiles] = entries_[i];
     run.first_tile = tiles_;
     run.first_record = records_;

@@ -4,7 +4,9 @@
 // A launch: one kernel, with the tiles of each problem of a group that runs in
 // it.
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "kernels/attention.h"
@@ -25,11 +27,14 @@ Kinds KindsOf(const Problem& problem);
 // The tiles of a problem in one launch. A head's rows are cut into row blocks,
 // and each row block into parts along the columns: each part is a tile.
 struct Tiles {
-  int64_t heads = 0;       // of the whole batch; each has its own row blocks
-  int64_t row_blocks = 0;  // row blocks per head
-  int64_t parts = 1;       // parts per row block
-  int64_t columns = 0;     // columns that one tile reads
-  int64_t tile_rows = 0;   // rows per tile that leave partial results
+  const Problem* problem = nullptr;
+  bool are_columns = false;  // blocks are of columns: see ColumnTiles
+  bool last_first = false;   // of columns: a head's last block comes first
+  int64_t heads = 0;         // of the whole batch; each has its own row blocks
+  int64_t row_blocks = 0;    // row blocks per head
+  int64_t parts = 1;         // parts per row block
+  int64_t columns = 0;       // columns that one tile reads
+  int64_t tile_rows = 0;     // rows per tile that leave partial results
   // Heads interleaved block by block: a section. Some kernels ignore it.
   int64_t heads_together = 1;
   // Heads run one after another, except in the last section.
@@ -68,6 +73,16 @@ class Launch {
   // longest tiles first. To be called once.
   void Place(Blob& blob);
 
+  // The tiles that were placed as the nth run.
+  struct Placed {
+    const Tiles& tiles;
+    int64_t first_tile;
+  };
+  Placed placed(int n) const {
+    const Entry& entry = entries_[order_[n].second];
+    return {entry.tiles, entry.run.first_tile};
+  }
+
   // A launch of another kernel for the same tiles. After Place.
   Launch For(const Kernel& kernel) const {
     Launch other = *this;
@@ -98,6 +113,8 @@ class Launch {
 
   const Kernel* kernel_;
   std::vector<Entry> entries_;
+  // Of each run -columns and its entry, which is too large to move.
+  std::vector<std::pair<int64_t, size_t>> order_;
   TileRun first_run_;
   ReadAhead ahead_;  // of the only entry; nothing if there are more
   int64_t tiles_ = 0, records_ = 0, counters_ = 0;

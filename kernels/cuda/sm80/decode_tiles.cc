@@ -16,6 +16,7 @@ int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 Tiles DecodeTiles(const Problem& p) {
   const int64_t columns = PaddedKvLen(p);
   Tiles tiles;
+  tiles.problem = &p;
   tiles.heads = p.batch * p.kv_heads;
   tiles.row_blocks =
       CeilDiv(std::min(p.q_len, kDecodeRows) * p.group(), kDecodeTile);

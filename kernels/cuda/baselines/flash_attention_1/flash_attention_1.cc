@@ -1,6 +1,11 @@
 #include "kernels/cuda/baselines/flash_attention_1/flash_attention_1.h"
 
+#include <cstddef>
+#include <memory>
+#include <utility>
+
 #include "kernels/cuda/baselines/baseline.h"
+#include "kernels/cuda/baselines/baseline_rest.h"
 #include "kernels/cuda/baselines/flash_attention_1/launch.h"
 #include "kernels/cuda/device/status.h"
 #include "kernels/cuda/launch/wanted.h"
@@ -25,26 +30,68 @@ FlashAttention1State Place(const ForwardArgs& args, BlobOffset problem,
   return state;
 }
 
+// FLOPs that a multiprocessor does in a microsecond: 20 TFLOP/s on 132
+// (tests/bench/RESULTS.md).
+constexpr double kFlops = 0.15e6;
+
+// A group that has its memory; see BaselineRest.
+class ForwardGroup {
+ public:
+  ForwardGroup(absl::Span<const ForwardArgs> group, Workspace& workspace)
+      : group_(group), workspace_(workspace) {}
+
+  absl::Status Begin() {
+    return PlaceBaselineGroup(group_, FlashAttention1ScratchBytes, workspace_,
+                              placed_, counts_);
+  }
+
+  size_t size() const { return group_.size(); }
+  double Micros(size_t n) const {
+    const Problem& p = group_[n].problem;
+    return 2.0 * static_cast<double>(p.head_dim + p.value_dim) *
+           static_cast<double>(p.batch) * static_cast<double>(p.q_heads) *
+           static_cast<double>(p.q_len) * static_cast<double>(PaddedKvLen(p)) /
+           kFlops;
+  }
+  bool cancelled() const { return AllCancelled(group_); }
+  absl::Status Run(size_t n, LaunchPart& part) {
+    part.is_last = true;
+    if (!IsWanted(group_[n])) return absl::OkStatus();
+    part.micros -= Micros(n);
+    ++counts_.kernels;
+    return ToStatus(LaunchFlashAttention1(
+                        placed_.params,
+                        Place(group_[n], placed_.problems[n], placed_.scratch),
+                        group_[n].problem, workspace_.stream()),
+                    "FlashAttention-1");
+  }
+  const LaunchCounts& counts() const { return counts_; }
+
+ private:
+  const absl::Span<const ForwardArgs> group_;
+  Workspace& workspace_;
+  BaselineGroup placed_;
+  LaunchCounts counts_;
+};
+
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueFlashAttention1(
     absl::Span<const ForwardArgs> group, Workspace& workspace) {
-  LaunchCounts counts;
-  BaselineGroup placed;
-  absl::Status status = PlaceBaselineGroup(group, FlashAttention1ScratchBytes,
-                                           workspace, placed, counts);
-  for (size_t n = 0; n < group.size() && status.ok(); ++n) {
-    if (!IsWanted(group[n])) continue;
-    const FlashAttention1State state =
-        Place(group[n], placed.problems[n], placed.scratch);
-    status =
-        ToStatus(LaunchFlashAttention1(placed.params, state, group[n].problem,
-                                       workspace.stream()),
-                 "FlashAttention-1");
-    ++counts.kernels;
-  }
+  ForwardGroup placed(group, workspace);
+  absl::Status status = placed.Begin();
+  if (status.ok()) status = RunAll(placed);
   if (!status.ok()) return status;
-  return counts;
+  return placed.counts();
+}
+
+absl::StatusOr<std::unique_ptr<Rest>> BeginFlashAttention1(
+    absl::Span<const ForwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices) {
+  ForwardGroup placed(group, workspace);
+  absl::Status status = placed.Begin();
+  if (!status.ok()) return status;
+  return BeginBaseline(std::move(placed), gpu, slices);
 }
 
 int64_t FlashAttention1ScratchBytes(const Problem& p) {

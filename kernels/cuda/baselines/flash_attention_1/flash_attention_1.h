@@ -8,12 +8,15 @@
 // (E10). What others are measured against.
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/launch/enqueue.h"
+#include "kernels/cuda/launch/rest.h"
 
 namespace attnd::cuda {
 
@@ -21,6 +24,13 @@ namespace attnd::cuda {
 // problem.
 absl::StatusOr<LaunchCounts> EnqueueFlashAttention1(
     absl::Span<const ForwardArgs> group, Workspace& workspace);
+
+// The same, of which only the first slice, at least a problem, is enqueued if
+// it takes long; returns the rest, null if there is none. The group must stay
+// as long as the rest.
+absl::StatusOr<std::unique_ptr<Rest>> BeginFlashAttention1(
+    absl::Span<const ForwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices);
 
 // O, m and l of all rows in f32. Saturates.
 int64_t FlashAttention1ScratchBytes(const Problem& problem);

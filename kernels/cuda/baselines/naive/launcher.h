@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/baselines/baseline_rest.h"
 #include "kernels/cuda/baselines/naive/cublas.h"
 #include "kernels/cuda/baselines/naive/product.h"
 #include "kernels/cuda/baselines/naive/steps.h"
@@ -21,20 +22,19 @@ namespace attnd::cuda {
 // The workspace's cuBLAS; null if it is not wanted or this machine has none.
 absl::StatusOr<Cublas*> FindCublas(bool wanted, Workspace& workspace);
 
-// One problem's launches. None is made any more once one has failed or the
-// problem is cancelled.
+// One problem's launches, or a part of them: who makes them asks for all, and
+// those outside of the part are left out. None is made any more once one has
+// failed or the problem is cancelled.
 class NaiveLauncher {
  public:
   // `cublas` may be null. All must outlive this.
   NaiveLauncher(const Problem& problem, Cublas* cublas, cudaStream_t stream,
-                LaunchCounts& counts)
-      : problem_(problem), cublas_(cublas), stream_(stream), counts_(counts) {}
+                LaunchPart& part, LaunchCounts& counts);
 
   // Calls launch(stream), which gives a cudaError_t.
   template <class Launch>
   void Step(Launch launch) {
-    if (!status_.ok() || Cancelled(problem_)) return;
-    Count(launch(stream_));
+    LaunchIfNext(step_micros_, launch);
   }
 
   // By cuBLAS, if there is one and it takes the product, or a plain kernel.
@@ -43,18 +43,32 @@ class NaiveLauncher {
   // Writes what is still to be written of a result, if anything is.
   void Finish(const LaunchParams& params, const UnfinishedTokens& unfinished);
 
-  // OK of a problem that was cancelled, too.
-  const absl::Status& status() const { return status_; }
+  // All have been asked for. OK of a problem that was cancelled, too.
+  absl::Status End();
 
  private:
+  template <class Launch>
+  void LaunchIfNext(double micros, Launch launch) {
+    if (IsNext(micros)) Count(launch(stream_));
+  }
+  // Whether the launch that is asked for is to be made; it then is.
+  bool IsNext(double micros);
   void Count(cudaError_t error);
 
   const Problem& problem_;
   Cublas* const cublas_;
   const cudaStream_t stream_;
+  const double step_micros_;  // what a step takes that reads a matrix
+  LaunchPart& part_;
   LaunchCounts& counts_;
+  int asked_ = 0;  // launches
   absl::Status status_;
 };
+
+// About what all launches of a problem take that reads and writes `matrices` of
+// its matrices and multiplies its tensors `products` times, in microseconds of
+// one multiprocessor.
+double NaiveMicros(const Problem& problem, int matrices, int products);
 
 }  // namespace attnd::cuda
 

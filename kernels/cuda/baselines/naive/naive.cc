@@ -1,5 +1,8 @@
 #include "kernels/cuda/baselines/naive/naive.h"
 
+#include <cstddef>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/baselines/baseline.h"
@@ -44,10 +47,10 @@ Matrices Place(const ForwardArgs& args, BlobOffset problem,
 }
 
 // One problem's launches.
-class Run {
+class ProblemRun {
  public:
-  Run(const ForwardArgs& args, const LaunchParams& params,
-      const Matrices& matrices, NaiveLauncher& launcher)
+  ProblemRun(const ForwardArgs& args, const LaunchParams& params,
+             const Matrices& matrices, NaiveLauncher& launcher)
       : args_(args),
         p_(args.problem),
         params_(params),
@@ -124,28 +127,63 @@ class Run {
   NaiveLauncher& launcher_;
 };
 
+// A group that has its memory; see BaselineRest.
+class ForwardGroup {
+ public:
+  ForwardGroup(absl::Span<const ForwardArgs> group, Workspace& workspace)
+      : group_(group), workspace_(workspace) {}
+
+  absl::Status Begin(const NaiveOptions& options) {
+    absl::StatusOr<Cublas*> cublas = FindCublas(options.use_cublas, workspace_);
+    if (!cublas.ok()) return cublas.status();
+    cublas_ = *cublas;
+    return PlaceBaselineGroup(group_, NaiveScratchBytes, workspace_, placed_,
+                              counts_);
+  }
+
+  size_t size() const { return group_.size(); }
+  // Scores, six steps, O.
+  double Micros(size_t n) const { return NaiveMicros(group_[n].problem, 6, 2); }
+  bool cancelled() const { return AllCancelled(group_); }
+  absl::Status Run(size_t n, LaunchPart& part) {
+    part.is_last = true;
+    if (!HasOutput(group_[n])) return absl::OkStatus();
+    NaiveLauncher launcher(group_[n].problem, cublas_, workspace_.stream(),
+                           part, counts_);
+    ProblemRun(group_[n], placed_.params,
+               Place(group_[n], placed_.problems[n], placed_.scratch), launcher)
+        .All();
+    return launcher.End();
+  }
+  const LaunchCounts& counts() const { return counts_; }
+
+ private:
+  const absl::Span<const ForwardArgs> group_;
+  Workspace& workspace_;
+  Cublas* cublas_ = nullptr;
+  BaselineGroup placed_;
+  LaunchCounts counts_;
+};
+
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueNaive(absl::Span<const ForwardArgs> group,
                                           Workspace& workspace,
                                           const NaiveOptions& options) {
-  absl::StatusOr<Cublas*> cublas = FindCublas(options.use_cublas, workspace);
-  if (!cublas.ok()) return cublas.status();
-  LaunchCounts counts;
-  BaselineGroup placed;
-  absl::Status status =
-      PlaceBaselineGroup(group, NaiveScratchBytes, workspace, placed, counts);
-  for (size_t n = 0; n < group.size() && status.ok(); ++n) {
-    if (!HasOutput(group[n])) continue;
-    NaiveLauncher launcher(group[n].problem, *cublas, workspace.stream(),
-                           counts);
-    Run(group[n], placed.params,
-        Place(group[n], placed.problems[n], placed.scratch), launcher)
-        .All();
-    status = launcher.status();
-  }
+  ForwardGroup placed(group, workspace);
+  absl::Status status = placed.Begin(options);
+  if (status.ok()) status = RunAll(placed);
   if (!status.ok()) return status;
-  return counts;
+  return placed.counts();
+}
+
+absl::StatusOr<std::unique_ptr<Rest>> BeginNaive(
+    absl::Span<const ForwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices) {
+  ForwardGroup placed(group, workspace);
+  absl::Status status = placed.Begin({});
+  if (!status.ok()) return status;
+  return BeginBaseline(std::move(placed), gpu, slices);
 }
 
 int64_t NaiveScratchBytes(const Problem& p) {

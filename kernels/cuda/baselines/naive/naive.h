@@ -19,12 +19,15 @@
 // numbered in kernels/README.md. naive_backward.h has backward.
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/launch/enqueue.h"
+#include "kernels/cuda/launch/rest.h"
 
 namespace attnd::cuda {
 
@@ -41,6 +44,12 @@ struct NaiveOptions {
 absl::StatusOr<LaunchCounts> EnqueueNaive(absl::Span<const ForwardArgs> group,
                                           Workspace& workspace,
                                           const NaiveOptions& options = {});
+
+// The same, of which only the first slice is enqueued if it takes long; returns
+// the rest, null if there is none. The group must stay as long as the rest.
+absl::StatusOr<std::unique_ptr<Rest>> BeginNaive(
+    absl::Span<const ForwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices);
 
 // S in f32 and P in the inputs' type, batch x q_heads x q_len x kv_len of each,
 // and what is small beside them. Saturates. cuBLAS keeps 32 MiB per stream

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/cuda/baselines/baseline.h"
@@ -75,10 +77,11 @@ double MostSums(const Problem& p) {
 }
 
 // One problem's launches.
-class Run {
+class ProblemRun {
  public:
-  Run(const BackwardArgs& args, const LaunchParams& params,
-      const Matrices& matrices, bool deterministic, NaiveLauncher& launcher)
+  ProblemRun(const BackwardArgs& args, const LaunchParams& params,
+             const Matrices& matrices, bool deterministic,
+             NaiveLauncher& launcher)
       : args_(args),
         p_(args.problem),
         params_(params),
@@ -255,33 +258,71 @@ class Run {
   bool wants_dv_ = false, wants_dx_ = false;
 };
 
+// A group that has its memory; see BaselineRest.
+class BackwardGroup {
+ public:
+  BackwardGroup(absl::Span<const BackwardArgs> group, Workspace& workspace,
+                const NaiveBackwardOptions& options)
+      : group_(group), workspace_(workspace), options_(options) {}
+
+  absl::Status Begin() {
+    absl::StatusOr<Cublas*> cublas =
+        FindCublas(options_.use_cublas && !options_.deterministic, workspace_);
+    if (!cublas.ok()) return cublas.status();
+    cublas_ = *cublas;
+    return PlaceBaselineGroup(
+        group_,
+        [this](const Problem& p) {
+          return NaiveBackwardScratchBytes(p, options_.order);
+        },
+        workspace_, placed_, counts_);
+  }
+
+  size_t size() const { return group_.size(); }
+  // P, delta, dX; S, dV, dP, dQ, dK.
+  double Micros(size_t n) const { return NaiveMicros(group_[n].problem, 3, 5); }
+  bool cancelled() const { return AllCancelled(group_); }
+  absl::Status Run(size_t n, LaunchPart& part) {
+    part.is_last = true;
+    if (!HasOutput(group_[n])) return absl::OkStatus();
+    NaiveLauncher launcher(group_[n].problem, cublas_, workspace_.stream(),
+                           part, counts_);
+    ProblemRun(group_[n], placed_.params,
+               Place(group_[n], placed_, n, options_.order),
+               options_.deterministic, launcher)
+        .All(options_.order);
+    return launcher.End();
+  }
+  const LaunchCounts& counts() const { return counts_; }
+
+ private:
+  const absl::Span<const BackwardArgs> group_;
+  Workspace& workspace_;
+  const NaiveBackwardOptions options_;
+  Cublas* cublas_ = nullptr;
+  BaselineGroup placed_;
+  LaunchCounts counts_;
+};
+
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueNaiveBackward(
     absl::Span<const BackwardArgs> group, Workspace& workspace,
     const NaiveBackwardOptions& options) {
-  absl::StatusOr<Cublas*> cublas =
-      FindCublas(options.use_cublas && !options.deterministic, workspace);
-  if (!cublas.ok()) return cublas.status();
-  LaunchCounts counts;
-  BaselineGroup placed;
-  absl::Status status = PlaceBaselineGroup(
-      group,
-      [&](const Problem& p) {
-        return NaiveBackwardScratchBytes(p, options.order);
-      },
-      workspace, placed, counts);
-  for (size_t n = 0; n < group.size() && status.ok(); ++n) {
-    if (!HasOutput(group[n])) continue;
-    NaiveLauncher launcher(group[n].problem, *cublas, workspace.stream(),
-                           counts);
-    Run(group[n], placed.params, Place(group[n], placed, n, options.order),
-        options.deterministic, launcher)
-        .All(options.order);
-    status = launcher.status();
-  }
+  BackwardGroup placed(group, workspace, options);
+  absl::Status status = placed.Begin();
+  if (status.ok()) status = RunAll(placed);
   if (!status.ok()) return status;
-  return counts;
+  return placed.counts();
+}
+
+absl::StatusOr<std::unique_ptr<Rest>> BeginNaiveBackward(
+    absl::Span<const BackwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices, const NaiveBackwardOptions& options) {
+  BackwardGroup placed(group, workspace, options);
+  absl::Status status = placed.Begin();
+  if (!status.ok()) return status;
+  return BeginBaseline(std::move(placed), gpu, slices);
 }
 
 int64_t NaiveBackwardScratchBytes(const Problem& p, NaiveOrder order) {

@@ -64,12 +64,15 @@
 // loses nothing by it. Gradients that nobody wants are not computed.
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
+#include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/workspace.h"
 #include "kernels/cuda/launch/enqueue.h"
+#include "kernels/cuda/launch/rest.h"
 
 namespace attnd::cuda {
 
@@ -91,6 +94,11 @@ struct NaiveBackwardOptions {
 absl::StatusOr<LaunchCounts> EnqueueNaiveBackward(
     absl::Span<const BackwardArgs> group, Workspace& workspace,
     const NaiveBackwardOptions& options = {});
+
+// The same, as BeginNaive.
+absl::StatusOr<std::unique_ptr<Rest>> BeginNaiveBackward(
+    absl::Span<const BackwardArgs> group, const Gpu& gpu, Workspace& workspace,
+    const SliceOptions& slices, const NaiveBackwardOptions& options = {});
 
 // The matrices that are live at once, and what is small beside them. Saturates.
 // cuBLAS keeps 32 MiB per stream beside this.

@@ -1,0 +1,86 @@
+#include "kernels/cuda/fused/slices.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cuda/fused/tile_times.h"
+
+namespace attnd::cuda {
+namespace {
+
+// A multiprocessor has place for two blocks of most kernels that do not stay.
+constexpr int64_t kBlocksTogether = 2;
+// What would be left is taken along if it is less than this part of the slice.
+constexpr int64_t kCrumb = 4;
+
+int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
+
+// The run that has the tile.
+int RunOf(const Launch& launch, int64_t tile) {
+  int first = 0, end = launch.num_runs();
+  while (end - first > 1) {
+    const int middle = first + (end - first) / 2;
+    (launch.placed(middle).first_tile <= tile ? first : end) = middle;
+  }
+  return first;
+}
+
+int64_t Wave(const Kernel& kernel, const Gpu& gpu) {
+  const int64_t clusters =
+      std::max<int64_t>(gpu.multiprocessors / kernel.cluster, 1);
+  return kernel.persistent ? clusters : kBlocksTogether * clusters;
+}
+
+// Tiles of a problem that leave partial results for each other: a sequence's.
+int64_t Grain(const Tiles& tiles) {
+  return tiles.parts > 1 ? tiles.count() / tiles.problem->batch : 1;
+}
+
+// Where the tiles [first, end) of a launch had better end.
+int64_t WellEnd(const Launch& launch, int64_t first, int64_t end,
+                const Gpu& gpu, int64_t least_waves) {
+  const int64_t wave = Wave(launch.kernel(), gpu);
+  end = first + std::max(RoundUp(end - first, wave), least_waves * wave);
+  if (end >= launch.tiles()) return launch.tiles();
+  const Launch::Placed run = launch.placed(RunOf(launch, end));
+  end = run.first_tile + RoundUp(end - run.first_tile, Grain(run.tiles));
+  return launch.tiles() - end < (end - first) / kCrumb ? launch.tiles() : end;
+}
+
+}  // namespace
+
+double MostMicros(const Launch& launch) {
+  double micros = 0;
+  for (int n = 0; n < launch.num_runs(); ++n) {
+    const Tiles& tiles = launch.placed(n).tiles;
+    micros += static_cast<double>(tiles.count()) *
+              TileTimes(launch.kernel(), tiles).most();
+  }
+  return micros;
+}
+
+Slice CutSlice(const Launch& launch, int64_t first, double micros,
+               const Gpu& gpu, int least_waves) {
+  Slice slice{first, 0};
+  for (int n = RunOf(launch, first);
+       n < launch.num_runs() && slice.micros < micros; ++n) {
+    const Launch::Placed run = launch.placed(n);
+    const int64_t end = run.first_tile + run.tiles.count();
+    TileTimes times(launch.kernel(), run.tiles);
+    while (slice.end < end && slice.micros < micros) {
+      const TileTimes::Alike alike = times.From(slice.end - run.first_tile);
+      const double wanted = std::ceil((micros - slice.micros) / alike.micros);
+      const int64_t count = static_cast<int64_t>(
+          std::min(static_cast<double>(alike.count), std::max(wanted, 1.0)));
+      slice.end += count;
+      slice.micros += static_cast<double>(count) * alike.micros;
+    }
+  }
+  if (slice.end < launch.tiles()) {
+    slice.end = WellEnd(launch, first, slice.end, gpu, least_waves);
+    slice.micros = micros;  // about: the rest of the wave is little
+  }
+  return slice;
+}
+
+}  // namespace attnd::cuda
