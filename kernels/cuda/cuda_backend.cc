@@ -2,8 +2,11 @@
 
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/device/device_buffer.h"
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/pinned_memory.h"
 #include "kernels/cuda/forward.h"
@@ -28,8 +31,11 @@ class CudaBackend : public Backend {
     return cuda::CudaStream::Create(device_.index, gpu_);
   }
 
-  absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(int64_t) override {
-    return absl::UnimplementedError("no buffers");
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
+      int64_t bytes) override {
+    absl::StatusOr<std::shared_ptr<cuda::Landing>> landing = SharedLanding();
+    if (!landing.ok()) return landing.status();
+    return cuda::CudaBuffer::Create(*std::move(landing), bytes);
   }
 
   absl::Status Supports(Op op, const Problem& problem,
@@ -60,6 +66,17 @@ class CudaBackend : public Backend {
   }
 
  private:
+  // What all buffers share, made for the first one.
+  absl::StatusOr<std::shared_ptr<cuda::Landing>> SharedLanding() {
+    const MutexLock lock(mutex_);
+    if (landing_ == nullptr) {
+      auto landing = cuda::Landing::Create(device_.index);
+      if (!landing.ok()) return landing.status();
+      landing_ = *std::move(landing);
+    }
+    return landing_;
+  }
+
   // How much longer than the fused kernels an algorithm takes for a pair that
   // it visits, roughly: the papers' own figures.
   static double Slowdown(Algorithm algorithm) {
@@ -79,6 +96,8 @@ class CudaBackend : public Backend {
   const DeviceInfo device_;
   const cuda::Gpu gpu_;
   const std::shared_ptr<cuda::PinnedMemory> host_memory_;
+  Mutex mutex_;
+  std::shared_ptr<cuda::Landing> landing_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Which devices `options` ask for.

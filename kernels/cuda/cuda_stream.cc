@@ -2,25 +2,14 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/device/status.h"
 #include "kernels/cuda/forward.h"
 
 namespace attnd::cuda {
-namespace {
 
-// For calls that ask for no memory of their own: if one fails for want of it,
-// the stream is no longer in a known state.
-absl::Status Broken(absl::Status status) {
-  if (!absl::IsResourceExhausted(status)) return status;
-  return absl::InternalError(status.message());
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device,
-                                                               const Gpu& gpu) {
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(
+    int device, const Gpu& gpu, const SliceOptions& slices) {
   cudaStream_t handle = nullptr;
   absl::Status status = UseDevice(device);
   if (status.ok()) {
@@ -28,21 +17,26 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int device,
                       "stream");
   }
   if (!status.ok()) return status;
-  std::unique_ptr<CudaStream> stream(new CudaStream(device, gpu, handle));
+  std::unique_ptr<CudaStream> stream(
+      new CudaStream(device, gpu, slices, handle));
   absl::StatusOr<std::unique_ptr<Staging>> staging = Staging::Create(handle);
   if (!staging.ok()) return staging.status();
   stream->staging_ = *std::move(staging);
   return stream;
 }
 
-CudaStream::CudaStream(int device, const Gpu& gpu, cudaStream_t stream)
+CudaStream::CudaStream(int device, const Gpu& gpu, const SliceOptions& slices,
+                       cudaStream_t stream)
     : device_(device),
       gpu_(gpu),
+      slices_(slices),
       stream_(stream),
       inputs_(stream),
       outputs_(stream),
       workspace_(stream),
-      clock_(stream) {}
+      clock_(stream),
+      run_(stream, slices.under_way),
+      marks_(stream) {}
 
 CudaStream::~CudaStream() {
   UseDevice(device_).IgnoreError();
@@ -69,24 +63,45 @@ absl::Status CudaStream::Upload(absl::Span<const ConstHostSpan> from,
 }
 
 absl::Status CudaStream::Enter(PhaseClock::Phase phase) {
+  if (run_.has_rest()) {
+    return absl::FailedPreconditionError("a group is not enqueued to its end");
+  }
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = staging_->Flush();
   if (status.ok()) status = clock_.Enter(phase);
   return Broken(std::move(status));
 }
 
+absl::Status CudaStream::Begin(absl::StatusOr<std::unique_ptr<Rest>> rest) {
+  if (!rest.ok()) return rest.status();
+  return Broken(run_.Begin(*std::move(rest)));
+}
+
 absl::Status CudaStream::Forward(absl::Span<const ForwardArgs> group,
                                  const GroupOptions& options) {
   absl::Status status = Enter(&PhaseTimes::compute);
   if (!status.ok()) return status;
-  return EnqueueForward(group, options.algorithm, gpu_, *workspace_).status();
+  return Begin(
+      BeginForward(group, options.algorithm, gpu_, *workspace_, slices_));
 }
 
 absl::Status CudaStream::Backward(absl::Span<const BackwardArgs> group,
                                   const GroupOptions& options) {
   absl::Status status = Enter(&PhaseTimes::compute);
   if (!status.ok()) return status;
-  return EnqueueBackward(group, options, gpu_, *workspace_).status();
+  return Begin(BeginBackward(group, options, gpu_, *workspace_, slices_));
+}
+
+absl::StatusOr<double> CudaStream::Proceed(absl::FunctionRef<bool()> pause) {
+  if (!run_.has_rest()) return 1.0;
+  absl::Status status = UseDevice(device_);
+  if (status.ok()) status = clock_.Enter(&PhaseTimes::compute);
+  if (!status.ok()) return Broken(std::move(status));
+  absl::StatusOr<double> share = run_.Proceed(pause);
+  // A pause is nobody's time.
+  if (share.ok() && *share < 1) status = clock_.Enter(nullptr);
+  if (share.ok() && status.ok()) return share;
+  return Broken(share.ok() ? std::move(status) : share.status());
 }
 
 absl::Status CudaStream::Download(const std::byte* from, HostSpan to) {
@@ -95,6 +110,28 @@ absl::Status CudaStream::Download(const std::byte* from, HostSpan to) {
   return Broken(ToStatus(cudaMemcpyAsync(to.data(), from, to.size(),
                                          cudaMemcpyDeviceToHost, stream_.get()),
                          "download"));
+}
+
+absl::Status CudaStream::Use(std::shared_ptr<DeviceBuffer> buffer) {
+  absl::Status status = UseDevice(device_);
+  if (!status.ok()) return Broken(std::move(status));
+  used_.push_back(std::static_pointer_cast<CudaBuffer>(std::move(buffer)));
+  return used_.back()->JoinTo(stream_.get());
+}
+
+absl::StatusOr<int> CudaStream::Mark() {
+  absl::Status status = UseDevice(device_);
+  if (status.ok()) status = staging_->Flush();
+  if (!status.ok()) return Broken(std::move(status));
+  const absl::StatusOr<int> mark = marks_.Add();
+  if (!mark.ok()) return Broken(mark.status());
+  return mark;
+}
+
+absl::Status CudaStream::WaitFor(int mark) {
+  absl::Status status = UseDevice(device_);
+  if (status.ok()) status = marks_.WaitFor(mark);
+  return Broken(std::move(status));
 }
 
 absl::StatusOr<PhaseTimes> CudaStream::Wait() {
@@ -110,8 +147,22 @@ absl::StatusOr<PhaseTimes> CudaStream::Wait() {
 
 void CudaStream::Reset() {
   UseDevice(device_).IgnoreError();
+  run_.Drop();
+  LetGo();
+  marks_.Clear();
   inputs_.Reset();
   outputs_.Reset();
+}
+
+// Where the device is broken nothing runs on it any more.
+void CudaStream::LetGo() {
+  if (used_.empty()) return;
+  if (const absl::StatusOr<int> end = marks_.Add(); end.ok()) {
+    for (const std::shared_ptr<CudaBuffer>& buffer : used_) {
+      buffer->Release(marks_.event(*end)).IgnoreError();
+    }
+  }
+  used_.clear();
 }
 
 }  // namespace attnd::cuda

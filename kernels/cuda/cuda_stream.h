@@ -5,29 +5,35 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "kernels/backend.h"
 #include "kernels/cuda/device/arena.h"
+#include "kernels/cuda/device/device_buffer.h"
 #include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/device/marks.h"
 #include "kernels/cuda/device/phase_clock.h"
 #include "kernels/cuda/device/staging.h"
 #include "kernels/cuda/device/workspace.h"
+#include "kernels/cuda/launch/rest.h"
+#include "kernels/cuda/sliced_run.h"
 
 namespace attnd::cuda {
 
-// A CUDA stream with what its batches need: staging, tensors, workspace and a
-// clock. Every call may come from another thread, one at a time, and leaves the
-// stream's device current there.
+// A CUDA stream with what its batches need: staging, tensors, workspace, marks
+// and a clock. Every call may come from another thread, one at a time, and
+// leaves the stream's device current there.
 //
 // No memory is RESOURCE_EXHAUSTED from Allocate, MapOutput, Forward and
 // Backward, and the stream goes on. Any other error is INTERNAL: the device is
-// broken.
+// broken. FAILED_PRECONDITION: there is a rest of a group that Proceed has not
+// enqueued, and something else was to be; Reset gives such a rest up.
 class CudaStream : public Stream {
  public:
   // On the device of this index, which DescribeGpu found to be `gpu`.
   // RESOURCE_EXHAUSTED: no memory; INTERNAL: the device is broken.
-  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(int device,
-                                                            const Gpu& gpu);
+  static absl::StatusOr<std::unique_ptr<CudaStream>> Create(
+      int device, const Gpu& gpu, const SliceOptions& slices = {});
   // Waits for all that was enqueued, or for the device to have given it up:
   // until then it may read and write what the stream owns.
   ~CudaStream() override;
@@ -40,12 +46,12 @@ class CudaStream : public Stream {
                        const GroupOptions& options) override;
   absl::Status Backward(absl::Span<const BackwardArgs> group,
                         const GroupOptions& options) override;
+  absl::StatusOr<double> Proceed(absl::FunctionRef<bool()> pause) override;
   absl::Status Download(const std::byte* from, HostSpan to) override;
-  absl::Status Use(std::shared_ptr<DeviceBuffer>) override {
-    return absl::UnimplementedError("no buffers");
-  }
-  absl::StatusOr<int> Mark() override { return 0; }
-  absl::Status WaitFor(int) override { return absl::OkStatus(); }
+  // `buffer` is of this stream's device.
+  absl::Status Use(std::shared_ptr<DeviceBuffer> buffer) override;
+  absl::StatusOr<int> Mark() override;
+  absl::Status WaitFor(int mark) override;
   absl::StatusOr<PhaseTimes> Wait() override;
   void Reset() override;
 
@@ -63,17 +69,26 @@ class CudaStream : public Stream {
     const cudaStream_t stream_;
   };
 
-  CudaStream(int device, const Gpu& gpu, cudaStream_t stream);
+  CudaStream(int device, const Gpu& gpu, const SliceOptions& slices,
+             cudaStream_t stream);
   // What has been gathered for upload goes first, then `phase` begins.
   absl::Status Enter(PhaseClock::Phase phase);
+  // What a group left of itself, or why it did not begin.
+  absl::Status Begin(absl::StatusOr<std::unique_ptr<Rest>> rest);
+  // Lets the buffers go once the stream has come to here.
+  void LetGo();
 
   const int device_;
   const Gpu gpu_;
+  const SliceOptions slices_;
   const Handle stream_;
   std::unique_ptr<Staging> staging_;
   DeviceArena inputs_, outputs_;        // each contiguous: see Staging::Copy
   std::optional<Workspace> workspace_;  // never empty
   PhaseClock clock_;
+  SlicedRun run_;  // refers to the workspace
+  Marks marks_;
+  std::vector<std::shared_ptr<CudaBuffer>> used_;
 };
 
 }  // namespace attnd::cuda

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -12,11 +13,17 @@
 struct CUstream_st {
   std::deque<std::function<void()>> queue;
 };
-struct CUevent_st {
+// Outlives the event where a stream has not come to it yet.
+struct FakeRecords {
   CUstream_st* stream = nullptr;  // of the last record; null: none
-  bool recorded = false;          // the stream has come to it
-  uint64_t record = 0;            // the last one's number
+  uint64_t last = 0;              // its number, from 1 on
+  uint64_t reached = 0;           // that to which the stream has come
   std::chrono::steady_clock::time_point at;
+};
+struct CUevent_st {
+  std::shared_ptr<FakeRecords> records = std::make_shared<FakeRecords>();
+
+  bool happened() const { return records->reached == records->last; }
 };
 
 namespace {
@@ -72,10 +79,10 @@ void RunOne(cudaStream_t stream) {
   if (TheFake().fault == cudaSuccess) work();
 }
 
-// Until the stream has come to the event's last record.
-void RunUntil(cudaEvent_t event) {
-  while (!event->recorded && !event->stream->queue.empty()) {
-    RunOne(event->stream);
+// Until the stream has come to a record.
+void RunUntil(const FakeRecords& records, uint64_t record) {
+  while (records.reached < record && !records.stream->queue.empty()) {
+    RunOne(records.stream);
   }
 }
 
@@ -143,6 +150,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   if (call.fake.fault != cudaSuccess) return call.fake.fault;
   *event = new CUevent_st;
   ++call.fake.use.events;
+  ++call.fake.use.events_ever;
   return cudaSuccess;
 }
 
@@ -156,37 +164,49 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   Call call;
   if (call.fake.fault != cudaSuccess) return call.fake.fault;
-  event->stream = stream;
-  event->recorded = false;
-  const uint64_t record = ++event->record;
-  stream->queue.push_back([event, record] {
-    if (event->record != record) return;
-    event->recorded = true;
-    event->at = std::chrono::steady_clock::now();
+  event->records->stream = stream;
+  const uint64_t record = ++event->records->last;
+  stream->queue.push_back([records = event->records, record] {
+    records->reached = record;
+    records->at = std::chrono::steady_clock::now();
   });
+  return cudaSuccess;
+}
+
+// Of a record that another stream has made: that one goes on first.
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+                                unsigned) {
+  Call call;
+  if (call.fake.fault != cudaSuccess) return call.fake.fault;
+  stream->queue.push_back(
+      [records = event->records, record = event->records->last] {
+        RunUntil(*records, record);
+      });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   Call call;
   if (call.fake.fault != cudaSuccess) return call.fake.fault;
-  if (event->recorded) return cudaSuccess;
-  RunOne(event->stream);
+  if (event->happened()) return cudaSuccess;
+  RunOne(event->records->stream);
   return call.fake.fault != cudaSuccess ? call.fake.fault : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   Call call;
-  RunUntil(event);
+  RunUntil(*event->records, event->records->last);
   return call.fake.fault;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from,
                                  cudaEvent_t to) {
   Call call;
-  if (!from->recorded || !to->recorded) return cudaErrorInvalidResourceHandle;
-  *milliseconds =
-      std::chrono::duration<float, std::milli>(to->at - from->at).count();
+  if (!from->happened() || !to->happened())
+    return cudaErrorInvalidResourceHandle;
+  *milliseconds = std::chrono::duration<float, std::milli>(to->records->at -
+                                                           from->records->at)
+                      .count();
   return call.fake.fault;
 }
 

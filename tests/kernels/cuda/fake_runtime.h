@@ -21,6 +21,7 @@ struct FakeCudaUse {
   int64_t copies_ever = 0;
   int streams = 0;
   int events = 0;
+  int64_t events_ever = 0;
 };
 FakeCudaUse FakeCuda();
 

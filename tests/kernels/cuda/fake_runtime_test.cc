@@ -3,7 +3,9 @@
 
 #include "tests/kernels/cuda/fake_runtime.h"
 
+#include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -16,12 +18,16 @@
 namespace attnd::cuda {
 namespace {
 
-// What the next EnqueueForward or EnqueueBackward does with its workspace.
+// What the next BeginForward or BeginBackward does with its workspace.
 enum class Kernel { kScratch, kFault, kRefused };
 Kernel next_kernel = Kernel::kScratch;
 int64_t next_scratch = 0;
+// How many slices it has, and how many of them the device has come to the end
+// of.
+int next_slices = 1;
+int slices_over = 0;
 
-absl::StatusOr<LaunchCounts> EnqueueNext(Workspace& workspace) {
+absl::Status EnqueueSlice(Workspace& workspace) {
   if (next_kernel == Kernel::kRefused) {
     return ToStatus(cudaErrorInvalidConfiguration, "launch");
   }
@@ -32,21 +38,45 @@ absl::StatusOr<LaunchCounts> EnqueueNext(Workspace& workspace) {
   if (next_kernel == Kernel::kFault) {
     testing::BreakFakeDevice(workspace.stream(), cudaErrorIllegalAddress);
   }
-  return LaunchCounts{1, 1};
+  testing::EnqueueFake(workspace.stream(), [] { ++slices_over; });
+  return absl::OkStatus();
+}
+
+class FakeRest : public Rest {
+ public:
+  FakeRest(int slices, Workspace& workspace)
+      : slices_(slices), workspace_(workspace) {}
+
+  absl::Status EnqueueSlice() override {
+    ++enqueued_;
+    return cuda::EnqueueSlice(workspace_);
+  }
+  double share() const override {
+    return static_cast<double>(enqueued_) / slices_;
+  }
+
+ private:
+  const int slices_;
+  int enqueued_ = 0;
+  Workspace& workspace_;
+};
+
+absl::StatusOr<std::unique_ptr<Rest>> BeginNext(Workspace& workspace) {
+  return BeginRest(std::make_unique<FakeRest>(next_slices, workspace));
 }
 
 }  // namespace
 
-absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs>,
-                                            Algorithm, const Gpu&,
-                                            Workspace& workspace) {
-  return EnqueueNext(workspace);
+absl::StatusOr<std::unique_ptr<Rest>> BeginForward(
+    absl::Span<const ForwardArgs>, Algorithm, const Gpu&, Workspace& workspace,
+    const SliceOptions&) {
+  return BeginNext(workspace);
 }
 
-absl::StatusOr<LaunchCounts> EnqueueBackward(absl::Span<const BackwardArgs>,
-                                             const GroupOptions&, const Gpu&,
-                                             Workspace& workspace) {
-  return EnqueueNext(workspace);
+absl::StatusOr<std::unique_ptr<Rest>> BeginBackward(
+    absl::Span<const BackwardArgs>, const GroupOptions&, const Gpu&,
+    Workspace& workspace, const SliceOptions&) {
+  return BeginNext(workspace);
 }
 
 namespace {
@@ -61,6 +91,8 @@ class FakeRuntimeTest : public ::testing::Test {
   void SetUp() override {
     next_kernel = Kernel::kScratch;
     next_scratch = kMiB;
+    next_slices = 1;
+    slices_over = 0;
     stream_ = CudaStream::Create(0, Gpu()).value();
   }
   void TearDown() override {
@@ -200,6 +232,174 @@ TEST_F(FakeRuntimeTest, ARefusedLaunchIsInternal) {
   ASSERT_TRUE(Upload(kMiB).ok());
   EXPECT_EQ(Forward().code(), absl::StatusCode::kInternal);
   EXPECT_EQ(Backward().code(), absl::StatusCode::kInternal);
+}
+
+// Pauses once `slices` have been enqueued after the first.
+std::function<bool()> PauseAfter(int slices) {
+  return [left = slices]() mutable { return left-- == 0; };
+}
+bool Never() { return false; }
+
+TEST_F(FakeRuntimeTest, AGroupOfOneSliceLeavesNothingToProceedWith) {
+  const int64_t events = FakeCuda().events_ever;
+  ASSERT_TRUE(Forward().ok());
+  const int64_t phase = 1;  // the event with which compute begins
+  EXPECT_EQ(FakeCuda().events_ever, events + phase);
+  const auto share = stream_->Proceed([] {
+    ADD_FAILURE() << "asked whether to pause";
+    return true;
+  });
+  ASSERT_TRUE(share.ok()) << share.status();
+  EXPECT_EQ(*share, 1);
+  EXPECT_EQ(FakeCuda().events_ever, events + phase);
+}
+
+TEST_F(FakeRuntimeTest, ProceedEnqueuesASliceWhenTheOneBeforeIsOver) {
+  next_slices = 5;
+  ASSERT_TRUE(Forward().ok());
+  EXPECT_EQ(slices_over, 0);
+  int asked = 0;
+  const auto share = stream_->Proceed([&] {
+    EXPECT_EQ(slices_over, ++asked);
+    return false;
+  });
+  ASSERT_TRUE(share.ok()) << share.status();
+  EXPECT_EQ(*share, 1);
+  EXPECT_EQ(asked, 4);
+  EXPECT_EQ(slices_over, 4);  // the last one is under way
+  ASSERT_TRUE(stream_->Wait().ok());
+  EXPECT_EQ(slices_over, 5);
+}
+
+TEST_F(FakeRuntimeTest, TwoSlicesMayBeUnderWay) {
+  stream_ = CudaStream::Create(0, Gpu(), {.under_way = 2}).value();
+  next_slices = 6;
+  ASSERT_TRUE(Backward().ok());
+  int asked = 0;
+  const auto share = stream_->Proceed([&] {
+    EXPECT_EQ(slices_over, asked++);
+    return false;
+  });
+  ASSERT_TRUE(share.ok()) << share.status();
+  EXPECT_EQ(*share, 1);
+  EXPECT_EQ(slices_over, 4);
+}
+
+TEST_F(FakeRuntimeTest, PausedAfterEverySliceItSaysHowMuchIsEnqueued) {
+  next_slices = 4;
+  ASSERT_TRUE(Forward().ok());
+  for (double share : {0.25, 0.5, 0.75}) {
+    const auto paused = stream_->Proceed([] { return true; });
+    ASSERT_TRUE(paused.ok()) << paused.status();
+    EXPECT_EQ(*paused, share);
+    const auto next = stream_->Proceed(PauseAfter(1));
+    ASSERT_TRUE(next.ok()) << next.status();
+    EXPECT_EQ(*next, share + 0.25);
+  }
+  EXPECT_EQ(*stream_->Proceed([] { return true; }), 1);
+  ASSERT_TRUE(stream_->Wait().ok());
+  EXPECT_EQ(slices_over, 4);
+}
+
+TEST_F(FakeRuntimeTest, ProceedMayComeFromAnotherThread) {
+  next_slices = 3;
+  ASSERT_TRUE(Forward().ok());
+  std::thread([this] {
+    EXPECT_LT(*stream_->Proceed(PauseAfter(1)), 1);
+  }).join();
+  std::thread([this] { EXPECT_EQ(*stream_->Proceed(Never), 1); }).join();
+}
+
+TEST_F(FakeRuntimeTest, NothingElseIsEnqueuedBeforeTheRest) {
+  next_slices = 3;
+  ASSERT_TRUE(Forward().ok());
+  std::byte host{};
+  for (const absl::Status& status :
+       {Forward(), Backward(), stream_->Download(&host, {&host, 1})}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  }
+  EXPECT_EQ(*stream_->Proceed(Never), 1);
+  EXPECT_TRUE(Forward().ok());
+}
+
+TEST_F(FakeRuntimeTest, ResetGivesARestUp) {
+  next_slices = 3;
+  ASSERT_TRUE(Forward().ok());
+  ASSERT_TRUE(stream_->Wait().ok());
+  stream_->Reset();
+  EXPECT_EQ(slices_over, 1);
+  EXPECT_EQ(*stream_->Proceed(Never), 1);
+  EXPECT_TRUE(Forward().ok());
+}
+
+TEST_F(FakeRuntimeTest, NoMemoryForTheFirstSliceIsNoFault) {
+  next_slices = 3;
+  testing::SetFakeDeviceMemory(4 * kMiB);
+  next_scratch = 5 * kMiB;
+  EXPECT_EQ(Forward().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(*stream_->Proceed(Never), 1);  // nothing has begun
+  next_scratch = kMiB;
+  ASSERT_TRUE(Forward().ok());
+  EXPECT_EQ(*stream_->Proceed(Never), 1);
+}
+
+TEST_F(FakeRuntimeTest, AFaultBetweenSlicesIsInternal) {
+  next_slices = 3;
+  ASSERT_TRUE(Forward().ok());
+  next_kernel = Kernel::kFault;
+  EXPECT_EQ(stream_->Proceed(Never).status().code(),
+            absl::StatusCode::kInternal);
+}
+
+TEST_F(FakeRuntimeTest, ARefusedSliceIsInternal) {
+  next_slices = 3;
+  ASSERT_TRUE(Forward().ok());
+  next_kernel = Kernel::kRefused;
+  EXPECT_EQ(stream_->Proceed(Never).status().code(),
+            absl::StatusCode::kInternal);
+}
+
+TEST_F(FakeRuntimeTest, MarksAreInOrderAndStartAnewWithReset) {
+  for (int batch = 0; batch < 2; ++batch) {
+    slices_over = 0;
+    for (int n = 0; n < 3; ++n) {
+      ASSERT_TRUE(Forward().ok());
+      EXPECT_EQ(stream_->Mark().value(), n);
+    }
+    ASSERT_TRUE(stream_->WaitFor(1).ok());
+    EXPECT_EQ(slices_over, 2);
+    ASSERT_TRUE(stream_->WaitFor(0).ok());
+    EXPECT_EQ(slices_over, 2);
+    ASSERT_TRUE(stream_->WaitFor(2).ok());
+    EXPECT_EQ(slices_over, 3);
+    ASSERT_TRUE(stream_->Wait().ok());
+    stream_->Reset();
+  }
+}
+
+TEST_F(FakeRuntimeTest, AMarkComesAfterWhatHasBeenUploaded) {
+  absl::StatusOr<std::byte*> device = stream_->Allocate(100);
+  ASSERT_TRUE(device.ok());
+  const std::vector<std::byte> host(100, std::byte{7});
+  const ConstHostSpan span(host);
+  ASSERT_TRUE(stream_->Upload({&span, 1}, *device).ok());
+  const int mark = stream_->Mark().value();
+  ASSERT_TRUE(stream_->WaitFor(mark).ok());
+  EXPECT_EQ((*device)[99], std::byte{7});
+}
+
+TEST_F(FakeRuntimeTest, AWarmStreamCreatesNoEventForMarksAndSlices) {
+  int64_t warm = 0;
+  for (int batch = 0; batch < 3; ++batch) {
+    next_slices = 5;
+    ASSERT_TRUE(Forward().ok());
+    EXPECT_EQ(*stream_->Proceed(Never), 1);
+    for (int n = 0; n < 4; ++n) ASSERT_TRUE(stream_->Mark().ok());
+    ASSERT_TRUE(stream_->Wait().ok());
+    stream_->Reset();
+    if (batch == 0) warm = FakeCuda().events_ever;
+  }
+  EXPECT_EQ(FakeCuda().events_ever, warm);
 }
 
 TEST_F(FakeRuntimeTest, BackwardIsTimedAsCompute) {
