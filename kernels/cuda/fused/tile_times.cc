@@ -63,9 +63,15 @@ TileTimes::TileTimes(const Kernel& kernel, const Tiles& tiles)
     pair_micros_ =
         kernel.dim * (tiles.are_columns ? kBackwardFlops / rates.backward
                                         : kForwardFlops / rates.forward);
-    const int64_t own = tiles.are_columns ? kernel.cols : kernel.rows;
-    most_ = kTileMicros + pair_micros_ * static_cast<double>(own) *
-                              static_cast<double>(tiles.columns);
+    // Rows are visited in whole blocks.
+    const int64_t blocks = (p_.q_len + kernel.rows - 1) / kernel.rows;
+    const double columns =
+        static_cast<double>(tiles.are_columns ? kernel.cols : tiles.columns);
+    const double rows = static_cast<double>(kernel.rows) *
+                        (tiles.are_columns ? static_cast<double>(p_.group()) *
+                                                 static_cast<double>(blocks)
+                                           : 1.0);
+    most_ = kTileMicros + pair_micros_ * rows * columns;
   }
 }
 

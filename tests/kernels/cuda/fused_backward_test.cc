@@ -1,6 +1,7 @@
 // What backward of a group launches, and what memory it takes, on a runtime
 // that launches nothing.
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -73,6 +74,8 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr Gpu kHopper = {.capability = kHopperCapability};
+constexpr Gpu kHopperGpu = {.capability = kHopperCapability,
+                            .multiprocessors = 4};
 
 // A problem whose tensors are nowhere: nobody reads them.
 struct Backward {
@@ -258,6 +261,76 @@ TEST_F(FusedBackwardTest, TakesNoMoreMemoryThanItSays) {
   }
 }
 
+// The sum of what launches of a kernel have of blocks of threads.
+int64_t BlocksOf(const std::vector<testing::FakeLaunch>& launches,
+                 const char& kernel) {
+  int64_t blocks = 0;
+  for (const testing::FakeLaunch& launch : launches) {
+    if (launch.kernel == &kernel) blocks += launch.blocks;
+  }
+  return blocks;
+}
+
+// Small enough that a launch of many tiles is cut.
+const SliceOptions kSmallest = {.time = absl::Nanoseconds(1), .least_waves = 1};
+
+TEST_F(FusedBackwardTest, SlicesAreTheLaunchesOfTheWholeInTheirOrder) {
+  const Backward a(2000, 10000, 4), b(300, 3000);
+  const std::vector<BackwardArgs> group = {a.args, b.args};
+  ASSERT_TRUE(EnqueueFusedBackward(group, kHopperGpu, *workspace_).ok());
+  const auto whole = testing::TakeFakeLaunches();
+  auto rest = BeginFusedBackward(group, kHopperGpu, *workspace_, kSmallest);
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  ASSERT_NE(*rest, nullptr);
+  std::vector<testing::FakeLaunch> sliced;
+  double share = 0;
+  int slices = 1;
+  while (true) {
+    const auto launches = testing::TakeFakeLaunches();
+    EXPECT_EQ(launches.size(), 1);
+    sliced.insert(sliced.end(), launches.begin(), launches.end());
+    EXPECT_GT((*rest)->share(), share);
+    share = (*rest)->share();
+    if (share == 1) break;
+    ASSERT_TRUE((*rest)->EnqueueSlice().ok());
+    ++slices;
+  }
+  EXPECT_GT(slices, 10);
+  for (const char* kernel : {&prepare, &columns, &finish}) {
+    EXPECT_EQ(BlocksOf(sliced, *kernel), BlocksOf(whole, *kernel));
+  }
+  const auto stage = [](const testing::FakeLaunch& launch) {
+    return launch.kernel == &prepare ? 0 : launch.kernel == &columns ? 1 : 2;
+  };
+  EXPECT_TRUE(std::is_sorted(
+      sliced.begin(), sliced.end(),
+      [&](const auto& x, const auto& y) { return stage(x) < stage(y); }));
+}
+
+TEST_F(FusedBackwardTest, ASmallGroupIsNotCut) {
+  const Backward backward(200);
+  const auto rest = BeginFusedBackward({&backward.args, 1}, kHopperGpu,
+                                       *workspace_, SliceOptions());
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  EXPECT_EQ(*rest, nullptr);
+  EXPECT_EQ(Launched(), "pcf");
+}
+
+TEST_F(FusedBackwardTest, NothingMoreIsLaunchedOnceAllIsCancelled) {
+  Backward backward(2000, 10000);
+  CancelToken token;
+  backward.args.problem.cancel = &token;
+  auto rest = BeginFusedBackward({&backward.args, 1}, kHopperGpu, *workspace_,
+                                 kSmallest);
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  ASSERT_NE(*rest, nullptr);
+  testing::TakeFakeLaunches();
+  token.Cancel();
+  ASSERT_TRUE((*rest)->EnqueueSlice().ok());
+  EXPECT_EQ((*rest)->share(), 1);
+  EXPECT_EQ(Launched(), "");
+}
+
 // Each takes about 40 MiB.
 constexpr int64_t kLongRows = 40000;
 
@@ -290,6 +363,29 @@ TEST_F(FusedBackwardTest, NoMemoryForTheLastIsNothingLaunchedAtAll) {
   const auto counts = Enqueue({fits.args, fits.args, does_not.args});
   EXPECT_TRUE(absl::IsResourceExhausted(counts.status()));
   EXPECT_EQ(Launched(), "");
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      BeginFusedBackward({fits.args, does_not.args}, kHopperGpu, *workspace_,
+                         kSmallest)
+          .status()));
+  EXPECT_EQ(Launched(), "");
+}
+
+// Scratch, counters and descriptions, of chunks that have not begun either.
+TEST_F(FusedBackwardTest, SlicesTakeNoMemoryAfterTheFirst) {
+  const Backward large(kLongRows), small(20);
+  std::vector<BackwardArgs> group(30, small.args);  // more than a parameter
+  for (int n = 0; n < 3; ++n) group.push_back(large.args);
+  group.insert(group.end(), 30, small.args);
+  auto rest = BeginFusedBackward(group, kHopperGpu, *workspace_, kSmallest);
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  ASSERT_NE(*rest, nullptr);
+  testing::SetFakeDeviceMemory(0);
+  testing::SetFakePinnedMemory(0);
+  while ((*rest)->share() < 1) {
+    const absl::Status status = (*rest)->EnqueueSlice();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  testing::SetFakePinnedMemory(int64_t{1} << 30);
 }
 
 }  // namespace
