@@ -6,11 +6,13 @@
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/cuda_stream.h"
+#include "kernels/cuda/device/device_buffer.h"
 #include "kernels/cuda/device/pinned_memory.h"
 #include "kernels/cuda/device/status.h"
 #include "kernels/cuda/forward.h"
@@ -400,6 +402,42 @@ TEST_F(FakeRuntimeTest, AWarmStreamCreatesNoEventForMarksAndSlices) {
     if (batch == 0) warm = FakeCuda().events_ever;
   }
   EXPECT_EQ(FakeCuda().events_ever, warm);
+}
+
+TEST_F(FakeRuntimeTest, BuffersSayWhetherMemoryOrTheDeviceIsGone) {
+  const int64_t pinned = FakeCuda().pinned_bytes;
+  testing::SetFakePinnedMemory(pinned + kMiB);
+  EXPECT_EQ(Landing::Create(0).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  testing::SetFakePinnedMemory(int64_t{1} << 30);
+  const std::shared_ptr<Landing> landing = Landing::Create(0).value();
+  testing::SetFakeDeviceMemory(FakeCuda().device_bytes + kMiB);
+  EXPECT_EQ(CudaBuffer::Create(landing, 2 * kMiB).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  const auto buffer = CudaBuffer::Create(landing, 1000).value();
+  testing::SetFakeDeviceMemory(int64_t{1} << 30);
+  next_kernel = Kernel::kFault;
+  ASSERT_TRUE(Forward().ok());
+  EXPECT_FALSE(stream_->Wait().ok());
+  const std::vector<std::byte> host(1000);
+  const ConstHostSpan span(host);
+  EXPECT_EQ(buffer->Write(0, {&span, 1}).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(stream_->Use(buffer).code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(FakeRuntimeTest, BuffersLeaveNothingBehind) {
+  const FakeCudaUse before = FakeCuda();
+  {
+    const std::shared_ptr<Landing> landing = Landing::Create(0).value();
+    auto buffer = CudaBuffer::Create(landing, 1000).value();
+    ASSERT_TRUE(stream_->Use(std::move(buffer)).ok());
+    ASSERT_TRUE(stream_->Wait().ok());
+    stream_->Reset();
+  }
+  const FakeCudaUse after = FakeCuda();
+  EXPECT_EQ(after.device_bytes, before.device_bytes);
+  EXPECT_EQ(after.pinned_bytes, before.pinned_bytes);
+  EXPECT_EQ(after.streams, before.streams);
 }
 
 TEST_F(FakeRuntimeTest, BackwardIsTimedAsCompute) {
