@@ -135,6 +135,7 @@ absl::Status CudaStream::WaitFor(int mark) {
 }
 
 absl::StatusOr<PhaseTimes> CudaStream::Wait() {
+  run_.Drop();  // its memory is about to go
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = staging_->Flush();
   if (!status.ok()) return Broken(std::move(status));

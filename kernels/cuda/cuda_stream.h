@@ -27,7 +27,7 @@ namespace attnd::cuda {
 // No memory is RESOURCE_EXHAUSTED from Allocate, MapOutput, Forward and
 // Backward, and the stream goes on. Any other error is INTERNAL: the device is
 // broken. FAILED_PRECONDITION: there is a rest of a group that Proceed has not
-// enqueued, and something else was to be; Reset gives such a rest up.
+// enqueued, and something else was to be; Wait and Reset give such a rest up.
 class CudaStream : public Stream {
  public:
   // On the device of this index, which DescribeGpu found to be `gpu`.

@@ -33,8 +33,8 @@ struct LaunchPart {
 //
 //   size_t size()                            problems
 //   double Micros(n)                         about what problem n takes
-//   absl::Status Run(n, LaunchPart& part)    enqueues a part of it
-//   bool cancelled()                         nobody wants it any more
+//   absl::Status Run(n, LaunchPart& part)    enqueues a part of it, and nothing
+//                                            more once it is cancelled
 template <class Group>
 class BaselineRest : public Rest {
  public:
@@ -44,7 +44,6 @@ class BaselineRest : public Rest {
         slice_micros_(slice_micros) {}
 
   absl::Status EnqueueSlice() override {
-    if (group_.cancelled()) next_ = group_.size();
     LaunchPart part;
     part.micros = slice_micros_;
     while (next_ < group_.size() && part.micros > 0) {

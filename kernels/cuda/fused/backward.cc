@@ -230,8 +230,7 @@ absl::StatusOr<LaunchCounts> EnqueueFusedBackward(
 absl::StatusOr<std::unique_ptr<Rest>> BeginFusedBackward(
     absl::Span<const BackwardArgs> group, const Gpu& gpu, Workspace& workspace,
     const SliceOptions& slices, const FusedBackwardOptions& options) {
-  return BeginChunks(ChunksOf(group, gpu, options), gpu, workspace, slices,
-                     [group] { return AllCancelled(group); });
+  return BeginChunks(ChunksOf(group, gpu, options), gpu, workspace, slices);
 }
 
 KernelInfo FusedBackwardKernel(const Problem& p, const Gpu& gpu) {

@@ -140,8 +140,7 @@ absl::StatusOr<LaunchCounts> EnqueueFused(absl::Span<const ForwardArgs> group,
 absl::StatusOr<std::unique_ptr<Rest>> BeginFused(
     absl::Span<const ForwardArgs> group, const Gpu& gpu, Workspace& workspace,
     const SliceOptions& slices) {
-  return BeginChunks(ChunksOf(group, gpu), gpu, workspace, slices,
-                     [group] { return AllCancelled(group); });
+  return BeginChunks(ChunksOf(group, gpu), gpu, workspace, slices);
 }
 
 KernelInfo FusedKernel(const Problem& p, const Gpu& gpu) {

@@ -22,21 +22,18 @@ double MostMicros(absl::Span<const Chunk> chunks) {
 class SlicedChunks : public Rest {
  public:
   SlicedChunks(Chunks chunks, double all_micros, double slice_micros,
-               int least_waves, const Gpu& gpu, Workspace& workspace,
-               std::function<bool()> cancelled)
+               int least_waves, const Gpu& gpu, Workspace& workspace)
       : chunks_(std::move(chunks)),
         all_micros_(all_micros),
         slice_micros_(slice_micros),
         least_waves_(least_waves),
         gpu_(gpu),
-        workspace_(workspace),
-        cancelled_(std::move(cancelled)) {}
+        workspace_(workspace) {}
 
   absl::Status EnqueueSlice() override {
-    if (cancelled_()) chunk_ = chunks_.size();
     double left = slice_micros_;
     absl::Status status;
-    while (status.ok() && left > 0 && chunk_ < chunks_.size()) {
+    while (status.ok() && chunk_ < chunks_.size() && (left > 0 || IsAtEnd())) {
       status = EnqueueSome(left);
     }
     return Broken(std::move(status));
@@ -49,40 +46,48 @@ class SlicedChunks : public Rest {
   }
 
  private:
+  // Of a chunk.
+  bool IsAtEnd() const {
+    return begun_ && launch_ == chunks_[chunk_].launches.size();
+  }
+
   // Enqueues of one launch what `left` allows, and moves on.
   absl::Status EnqueueSome(double& left) {
     const Chunk& chunk = chunks_[chunk_];
-    if (launch_ == 0 && tile_ == 0) {
+    if (!begun_) {
       params_ = {};
       absl::Status status = BeginChunk(chunk, workspace_, params_, counts_);
       if (!status.ok()) return status;
-    }
-    if (launch_ < chunk.launches.size()) {
-      const Launch& launch = chunk.launches[launch_];
-      const Slice slice = CutSlice(launch, tile_, left, gpu_, least_waves_);
-      absl::Status status = EnqueueTiles(launch, tile_, slice.end, params_,
-                                         gpu_, workspace_.stream(), counts_);
-      if (!status.ok()) return status;
-      left -= slice.micros;
-      MoveTo(launch, slice.end);
+      begun_ = true;
     }
     if (launch_ == chunk.launches.size()) {
       ++chunk_;
       launch_ = 0;
+      begun_ = false;
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
+    const Launch& launch = chunk.launches[launch_];
+    MoveTo(launch, AfterCancelled(launch, tile_));
+    absl::Status status;
+    if (tile_ < launch.tiles()) {
+      const Slice slice = CutSlice(launch, tile_, left, gpu_, least_waves_);
+      status = EnqueueTiles(launch, tile_, slice.end, params_, gpu_,
+                            workspace_.stream(), counts_);
+      left -= slice.micros;
+      MoveTo(launch, slice.end);
+    }
+    if (tile_ == launch.tiles()) {
+      tile_ = 0;
+      ++launch_;
+    }
+    return status;
   }
 
-  // To a tile of the launch, or from its end to the next one.
   void MoveTo(const Launch& launch, int64_t tile) {
-    if (launch.tiles() > 0) {
-      done_micros_ += MostMicros(launch) * static_cast<double>(tile - tile_) /
-                      static_cast<double>(launch.tiles());
-    }
+    if (tile == tile_) return;
+    done_micros_ += MostMicros(launch) * static_cast<double>(tile - tile_) /
+                    static_cast<double>(launch.tiles());
     tile_ = tile;
-    if (tile_ < launch.tiles()) return;
-    tile_ = 0;
-    ++launch_;
   }
 
   const Chunks chunks_;
@@ -90,10 +95,10 @@ class SlicedChunks : public Rest {
   const int least_waves_;
   const Gpu gpu_;
   Workspace& workspace_;
-  const std::function<bool()> cancelled_;
-  // What comes next: a tile of a launch of a chunk.
+  // What comes next: a tile of a launch of a chunk, which has begun or not.
   size_t chunk_ = 0, launch_ = 0;
   int64_t tile_ = 0;
+  bool begun_ = false;
   double done_micros_ = 0;
   LaunchParams params_;  // of the chunk
   LaunchCounts counts_;
@@ -101,9 +106,9 @@ class SlicedChunks : public Rest {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Rest>> BeginChunks(
-    Chunks chunks, const Gpu& gpu, Workspace& workspace,
-    const SliceOptions& options, std::function<bool()> cancelled) {
+absl::StatusOr<std::unique_ptr<Rest>> BeginChunks(Chunks chunks, const Gpu& gpu,
+                                                  Workspace& workspace,
+                                                  const SliceOptions& options) {
   const double slice_micros =
       absl::ToDoubleMicroseconds(options.time) * gpu.multiprocessors;
   const double all_micros = MostMicros(chunks);
@@ -116,7 +121,7 @@ absl::StatusOr<std::unique_ptr<Rest>> BeginChunks(
   if (!status.ok()) return status;
   return BeginRest(std::make_unique<SlicedChunks>(
       std::move(chunks), all_micros, slice_micros, options.least_waves, gpu,
-      workspace, std::move(cancelled)));
+      workspace));
 }
 
 }  // namespace attnd::cuda

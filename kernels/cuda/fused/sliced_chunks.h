@@ -3,7 +3,6 @@
 
 // Chunks that are enqueued slice by slice.
 
-#include <functional>
 #include <memory>
 
 #include "absl/status/statusor.h"
@@ -16,11 +15,11 @@ namespace attnd::cuda {
 
 // Enqueues the chunks' first slice, or all of them if they are small; returns
 // their rest, null if nothing is left. The problems that they were made of must
-// stay as long as it does. Once `cancelled`, nothing more is enqueued. Errors
-// are those of EnqueueChunks.
-absl::StatusOr<std::unique_ptr<Rest>> BeginChunks(
-    Chunks chunks, const Gpu& gpu, Workspace& workspace,
-    const SliceOptions& options, std::function<bool()> cancelled);
+// stay as long as it does; of those that are cancelled nothing more is enqueued
+// from the next slice on. Errors are those of EnqueueChunks.
+absl::StatusOr<std::unique_ptr<Rest>> BeginChunks(Chunks chunks, const Gpu& gpu,
+                                                  Workspace& workspace,
+                                                  const SliceOptions& options);
 
 }  // namespace attnd::cuda
 

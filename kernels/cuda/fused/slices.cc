@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/cuda/fused/tile_times.h"
+#include "kernels/cuda/launch/wanted.h"
 
 namespace attnd::cuda {
 namespace {
@@ -57,6 +58,15 @@ double MostMicros(const Launch& launch) {
               TileTimes(launch.kernel(), tiles).most();
   }
   return micros;
+}
+
+int64_t AfterCancelled(const Launch& launch, int64_t tile) {
+  for (int n = RunOf(launch, tile); n < launch.num_runs(); ++n) {
+    const Launch::Placed run = launch.placed(n);
+    if (!Cancelled(*run.tiles.problem)) return tile;
+    tile = run.first_tile + run.tiles.count();
+  }
+  return launch.tiles();
 }
 
 Slice CutSlice(const Launch& launch, int64_t first, double micros,

@@ -18,6 +18,10 @@ namespace attnd::cuda {
 // What all tiles of a launch take if no mask hides anything. O(problems).
 double MostMicros(const Launch& launch);
 
+// The first tile from `tile` on whose problem has not been cancelled; the
+// launch's number of tiles if there is none. The problems must still be there.
+int64_t AfterCancelled(const Launch& launch, int64_t tile);
+
 // The tiles from some first one up to `end`.
 struct Slice {
   int64_t end = 0;

@@ -4,10 +4,8 @@
 // Which problems of a group are to be computed at all, as fused/ and
 // baselines/ both ask. Thread-safe.
 
-#include <algorithm>
 #include <cstdint>
 
-#include "absl/types/span.h"
 #include "kernels/attention.h"
 
 namespace attnd::cuda {
@@ -26,13 +24,6 @@ inline bool Cancelled(const Problem& p) {
 template <class Args>
 bool IsWanted(const Args& args) {
   return HasOutput(args) && !Cancelled(args.problem);
-}
-
-// Whether whoever asked for a group has given up all of it.
-template <class Args>
-bool AllCancelled(absl::Span<const Args> group) {
-  return std::all_of(group.begin(), group.end(),
-                     [](const Args& args) { return Cancelled(args.problem); });
 }
 
 // Bytes of scratch that were added up in double, as those that grow as

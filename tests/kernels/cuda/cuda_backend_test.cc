@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -172,6 +173,32 @@ TEST_F(CudaBackendTest, RunsABatch) {
     for (int i = 0; i < 64; ++i) ASSERT_NEAR(got[i], std::log(64.0f), 1e-5);
   }
   memory->Free(host, 64 * 4);
+}
+
+TEST_F(CudaBackendTest, ABatchMayReadABuffer) {
+  const auto stream = backend_->NewStream().value();
+  const std::vector<std::byte> zeros(SmallForward::kBytes);
+  const ConstHostSpan span(zeros);
+  const std::shared_ptr<DeviceBuffer> buffer =
+      backend_->NewBuffer(SmallForward::kBytes).value();
+  ASSERT_TRUE(buffer->Write(0, {&span, 1}).ok());
+  std::vector<float> got(64);
+  const HostSpan lse(reinterpret_cast<std::byte*>(got.data()), 64 * 4);
+  for (int batch = 0; batch < 3; ++batch) {
+    std::fill(got.begin(), got.end(), 0.0f);
+    ASSERT_TRUE(stream->Use(buffer).ok());
+    std::byte* out = stream->MapOutput(lse).value();
+    SmallForward small(buffer->data());
+    small.args.lse = {reinterpret_cast<float*>(out), 64, 64};
+    ASSERT_TRUE(stream->Forward({&small.args, 1}, {}).ok());
+    EXPECT_EQ(stream->Proceed([] { return true; }).value(), 1);
+    ASSERT_TRUE(stream->Download(out, lse).ok());
+    const int mark = stream->Mark().value();
+    ASSERT_TRUE(stream->WaitFor(mark).ok());
+    for (int i = 0; i < 64; ++i) ASSERT_NEAR(got[i], std::log(64.0f), 1e-5);
+    ASSERT_TRUE(stream->Wait().ok());
+    stream->Reset();
+  }
 }
 
 // Every P is 1/64, and dO is 0 but for one 1: dV is 1/64 in that dim, or 0.

@@ -331,6 +331,22 @@ TEST_F(FusedBackwardTest, NothingMoreIsLaunchedOnceAllIsCancelled) {
   EXPECT_EQ(Launched(), "");
 }
 
+TEST_F(FusedBackwardTest, ACancelledProblemIsLeftOutFromTheNextSliceOn) {
+  Backward cancelled(2000, 10000);
+  const Backward alive(300, 3000);
+  CancelToken token;
+  cancelled.args.problem.cancel = &token;
+  const std::vector<BackwardArgs> group = {cancelled.args, alive.args};
+  auto rest = BeginFusedBackward(group, kHopperGpu, *workspace_, kSmallest);
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  token.Cancel();
+  testing::TakeFakeLaunches();
+  while ((*rest)->share() < 1) ASSERT_TRUE((*rest)->EnqueueSlice().ok());
+  const auto launches = testing::TakeFakeLaunches();
+  EXPECT_EQ(BlocksOf(launches, columns), 24);  // of the other alone
+  EXPECT_EQ(BlocksOf(launches, finish), 2 * 3);
+}
+
 // Each takes about 40 MiB.
 constexpr int64_t kLongRows = 40000;
 

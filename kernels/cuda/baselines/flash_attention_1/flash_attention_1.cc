@@ -53,7 +53,6 @@ class ForwardGroup {
            static_cast<double>(p.q_len) * static_cast<double>(PaddedKvLen(p)) /
            kFlops;
   }
-  bool cancelled() const { return AllCancelled(group_); }
   absl::Status Run(size_t n, LaunchPart& part) {
     part.is_last = true;
     if (!IsWanted(group_[n])) return absl::OkStatus();

@@ -144,7 +144,6 @@ class ForwardGroup {
   size_t size() const { return group_.size(); }
   // Scores, six steps, O.
   double Micros(size_t n) const { return NaiveMicros(group_[n].problem, 6, 2); }
-  bool cancelled() const { return AllCancelled(group_); }
   absl::Status Run(size_t n, LaunchPart& part) {
     part.is_last = true;
     if (!HasOutput(group_[n])) return absl::OkStatus();

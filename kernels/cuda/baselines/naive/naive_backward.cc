@@ -281,7 +281,6 @@ class BackwardGroup {
   size_t size() const { return group_.size(); }
   // P, delta, dX; S, dV, dP, dQ, dK.
   double Micros(size_t n) const { return NaiveMicros(group_[n].problem, 3, 5); }
-  bool cancelled() const { return AllCancelled(group_); }
   absl::Status Run(size_t n, LaunchPart& part) {
     part.is_last = true;
     if (!HasOutput(group_[n])) return absl::OkStatus();
