@@ -98,10 +98,11 @@ absl::StatusOr<double> CudaStream::Proceed(absl::FunctionRef<bool()> pause) {
   if (status.ok()) status = clock_.Enter(&PhaseTimes::compute);
   if (!status.ok()) return Broken(std::move(status));
   absl::StatusOr<double> share = run_.Proceed(pause);
+  if (!share.ok()) return Broken(share.status());
   // A pause is nobody's time.
-  if (share.ok() && *share < 1) status = clock_.Enter(nullptr);
-  if (share.ok() && status.ok()) return share;
-  return Broken(share.ok() ? std::move(status) : share.status());
+  if (*share < 1) status = clock_.Enter(nullptr);
+  if (!status.ok()) return Broken(std::move(status));
+  return share;
 }
 
 absl::Status CudaStream::Download(const std::byte* from, HostSpan to) {
@@ -123,7 +124,7 @@ absl::StatusOr<int> CudaStream::Mark() {
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = staging_->Flush();
   if (!status.ok()) return Broken(std::move(status));
-  const absl::StatusOr<int> mark = marks_.Add();
+  absl::StatusOr<int> mark = marks_.Add();
   if (!mark.ok()) return Broken(mark.status());
   return mark;
 }

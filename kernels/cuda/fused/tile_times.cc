@@ -91,7 +91,7 @@ TileTimes::Place TileTimes::PlaceOf(int64_t index) const {
   const int64_t together = kernel_.persistent ? tiles_.heads_together : 1;
   const int64_t blocks = tiles_.row_blocks;
   const int64_t rest = tiles_.are_columns ? 0 : tiles_.heads % together;
-  int64_t first_head = 0, width = rest;
+  int64_t first_head = 0, width = std::max<int64_t>(rest, 1);
   if (index >= rest * blocks) {
     index -= rest * blocks;
     const int64_t section = index / (together * blocks);
