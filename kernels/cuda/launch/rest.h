@@ -17,15 +17,14 @@ inline constexpr double kMostAtOnce = 1.5;
 
 struct SliceOptions {
   // What a slice takes of the GPU, by estimates that may be off by half.
-  absl::Duration time = absl::Milliseconds(10);
+  absl::Duration time = absl::Milliseconds(20);
   // How many slices may be enqueued and not over. With one the GPU waits for
-  // its host between two of them, some 20 us of 10 ms; with two whoever pauses
-  // waits for both.
-  int under_way = 1;
+  // its host between two of them; with two whoever pauses waits for both.
+  int under_way = 2;
   // A slice has at least so many tiles for each block of threads that the GPU
   // has place for: of fewer the last ones, which end one after another, would
   // take up a large part.
-  int least_waves = 4;
+  int least_waves = 10;
 };
 
 // For one thread at a time, with the device current; refers to the group and

@@ -256,9 +256,9 @@ struct Side {
 const Side kSides[] = {
     {"whole", {.time = absl::InfiniteDuration()}},
     {"default", {}, true},
-    {"10 ms, 2 under way", {.time = absl::Milliseconds(10), .under_way = 2}},
-    {"5 ms", {.time = absl::Milliseconds(5)}},
-    {"20 ms", {.time = absl::Milliseconds(20)}},
+    {"one under way", {.under_way = 1}},
+    {"10 ms", {.time = absl::Milliseconds(10)}},
+    {"40 ms", {.time = absl::Milliseconds(40)}},
 };
 
 struct Options {
