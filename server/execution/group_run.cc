@@ -23,51 +23,84 @@ absl::Status Timed(absl::Duration& phase, Step step) {
 
 }  // namespace
 
-GroupRun::GroupRun(const Backend& backend, Stream& stream, OutputPool& pool,
-                   std::vector<WorkPtr> works)
-    : backend_(backend), stream_(stream), pool_(pool) {
+GroupRun::GroupRun(const Backend& backend, std::unique_ptr<Stream> stream,
+                   OutputPool& pool, std::vector<WorkPtr> works)
+    : backend_(backend), pool_(pool), stream_(std::move(stream)) {
   const RequestSpec& spec = works.front()->request->spec();
-  op_ = spec.op;
   options_ = {spec.algorithm, spec.deterministic};
   members_.reserve(works.size());
   for (WorkPtr& work : works) members_.emplace_back(std::move(work));
 }
 
+absl::StatusOr<GroupRun::Outcome> GroupRun::Execute(Pause pause,
+                                                    Complete complete) {
+  const absl::Time now = MonotonicNow();
+  absl::Status status;
+  if (!paused_at_.has_value()) {
+    taken_ = now;
+    status = Begin();
+  } else {
+    paused_ += now - *paused_at_;
+  }
+  if (status.ok()) {
+    status = Timed(times_.compute, [&] { return Proceed(pause); });
+  }
+  if (!status.ok()) return status;
+  if (share_ < 1) {
+    paused_at_ = MonotonicNow();
+    return Outcome::kPaused;
+  }
+  if (enqueued_) status = Collect(complete);
+  if (!status.ok()) return status;
+  // Nothing of theirs is on the device when the last ones complete: what the
+  // account then says is free has been given back.
+  stream_->Reset();
+  charges_.clear();
+  CompleteUpTo(members_.size(), complete);
+  return Outcome::kDone;
+}
+
+// Everything up to the kernels, and what begins them.
+absl::Status GroupRun::Begin() {
+  absl::Status status = Timed(times_.upload, [this] { return LoadAll(); });
+  if (!status.ok() || !enqueued_) return status;
+  Divide();
+  if (!portions_.empty()) {
+    const absl::StatusOr<int> mark = stream_->Mark();
+    if (!mark.ok()) return mark.status();
+    uploaded_ = *mark;
+  }
+  return Timed(times_.compute,
+               [this] { return Launch(absl::MakeSpan(members_)); });
+}
+
 // The device's own times come with Wait, too late for members that go before
 // the others. Those get the times as this thread sees them: what it spends in
 // each phase's calls, and waiting for the phase's end.
-absl::Status GroupRun::Execute(Complete complete) {
-  absl::Status status = Timed(times_.upload, [this] { return LoadAll(); });
-  if (!status.ok()) return status;
-  if (loaded_ == 0 && !enqueued_) return Finish(complete);
-  Divide();
-  absl::StatusOr<int> uploaded = 0, computed = 0;
-  if (!portions_.empty()) uploaded = stream_.Mark();
-  if (!uploaded.ok()) return uploaded.status();
-  status = Timed(times_.compute,
-                 [this] { return Launch(absl::MakeSpan(members_)); });
-  if (!status.ok()) return status;
-  if (!portions_.empty()) computed = stream_.Mark();
+absl::Status GroupRun::Collect(Complete complete) {
+  absl::StatusOr<int> computed = 0;
+  if (!portions_.empty()) computed = stream_->Mark();
   if (!computed.ok()) return computed.status();
-  status = Timed(times_.download, [this] { return DownloadAll(); });
+  absl::Status status =
+      Timed(times_.download, [this] { return DownloadAll(); });
   if (!status.ok()) return status;
   if (!portions_.empty()) {
-    status = Timed(times_.upload, [&] { return stream_.WaitFor(*uploaded); });
+    status = Timed(times_.upload, [&] { return stream_->WaitFor(uploaded_); });
     if (!status.ok()) return status;
-    status = Timed(times_.compute, [&] { return stream_.WaitFor(*computed); });
+    status = Timed(times_.compute, [&] { return stream_->WaitFor(*computed); });
     if (!status.ok()) return status;
     if (status = WaitForPortions(complete); !status.ok()) return status;
   }
-  absl::StatusOr<PhaseTimes> times = stream_.Wait();
+  absl::StatusOr<PhaseTimes> times = stream_->Wait();
   if (!times.ok()) return times.status();
   times_ = *times;
-  return Finish(complete);
+  return absl::OkStatus();
 }
 
 absl::Status GroupRun::LoadAll() {
   for (GroupMember& member : members_) {
     const absl::StatusOr<bool> enqueued =
-        member.Load(backend_, stream_, pool_, /*may_defer=*/loaded_ > 0);
+        member.Load(backend_, *stream_, pool_, /*may_defer=*/loaded_ > 0);
     if (!enqueued.ok()) return enqueued.status();
     enqueued_ |= *enqueued;
     if (member.state() == State::kLoaded) ++loaded_;
@@ -94,9 +127,13 @@ void GroupRun::Divide() {
 absl::Status GroupRun::Launch(absl::Span<GroupMember> members) {
   absl::Status status = Enqueue(members);
   if (!absl::IsResourceExhausted(status)) return status;
+  // Nothing of it has begun.
+  forward_.clear();
+  backward_.clear();
   if (members.size() > 1) {
     const size_t half = members.size() / 2;
     status = Launch(members.first(half));
+    if (status.ok()) status = Proceed([] { return false; });
     return status.ok() ? Launch(members.subspan(half)) : status;
   }
   members.front().Fail(std::move(status));
@@ -105,33 +142,41 @@ absl::Status GroupRun::Launch(absl::Span<GroupMember> members) {
 }
 
 absl::Status GroupRun::Enqueue(absl::Span<const GroupMember> members) {
-  std::vector<ForwardArgs> forward;
-  std::vector<BackwardArgs> backward;
+  forward_.clear();
+  backward_.clear();
   for (const GroupMember& member : members) {
     const BoundRequest* bound = member.bound();
     if (bound == nullptr) continue;
-    forward.insert(forward.end(), bound->forward.begin(), bound->forward.end());
-    backward.insert(backward.end(), bound->backward.begin(),
-                    bound->backward.end());
+    forward_.insert(forward_.end(), bound->forward.begin(),
+                    bound->forward.end());
+    backward_.insert(backward_.end(), bound->backward.begin(),
+                     bound->backward.end());
   }
-  absl::Status status;
-  if (!forward.empty()) status = stream_.Forward(forward, options_);
-  if (!backward.empty()) status = stream_.Backward(backward, options_);
-  if (!status.ok() || (forward.empty() && backward.empty())) return status;
-  return stream_.Proceed([] { return false; }).status();
+  if (!forward_.empty()) return stream_->Forward(forward_, options_);
+  if (!backward_.empty()) return stream_->Backward(backward_, options_);
+  return absl::OkStatus();
+}
+
+absl::Status GroupRun::Proceed(Pause pause) {
+  share_before_ = share_;
+  share_ = 1;
+  if (forward_.empty() && backward_.empty()) return absl::OkStatus();
+  const absl::StatusOr<double> share = stream_->Proceed(pause);
+  if (share.ok()) share_ = *share;
+  return share.status();
 }
 
 absl::Status GroupRun::DownloadAll() {
   auto portion = portions_.begin();
   for (size_t i = 0; i < members_.size(); ++i) {
     if (portion != portions_.end() && portion->end == i) {
-      absl::StatusOr<int> mark = stream_.Mark();
+      absl::StatusOr<int> mark = stream_->Mark();
       if (!mark.ok()) return mark.status();
       portion->mark = *mark;
       ++portion;
     }
     if (members_[i].state() != State::kLoaded) continue;
-    if (absl::Status status = members_[i].Download(stream_); !status.ok()) {
+    if (absl::Status status = members_[i].Download(*stream_); !status.ok()) {
       return status;
     }
   }
@@ -143,22 +188,13 @@ absl::Status GroupRun::DownloadAll() {
 absl::Status GroupRun::WaitForPortions(Complete complete) {
   for (const Portion& portion : portions_) {
     absl::Status status =
-        Timed(times_.download, [&] { return stream_.WaitFor(portion.mark); });
+        Timed(times_.download, [&] { return stream_->WaitFor(portion.mark); });
     if (!status.ok()) return status;
     for (size_t i = completed_; i < portion.end; ++i) {
       charges_.push_back(members_[i].work()->charge);
     }
     CompleteUpTo(portion.end, complete);
   }
-  return absl::OkStatus();
-}
-
-// Nothing of theirs is on the device when the last ones complete: what the
-// account then says is free has been given back.
-absl::Status GroupRun::Finish(Complete complete) {
-  stream_.Reset();
-  charges_.clear();
-  CompleteUpTo(members_.size(), complete);
   return absl::OkStatus();
 }
 
@@ -172,6 +208,7 @@ void GroupRun::CompleteUpTo(size_t end, Complete complete) {
   for (; completed_ < end; ++completed_) {
     GroupMember& member = members_[completed_];
     if (member.state() == State::kDeferred) continue;
+    group.phases.queue = taken_ - member.work()->admitted + paused_;
     absl::StatusOr<WorkResult> result = member.TakeResult(group);
     complete({member.Take(), std::move(result)});
   }
@@ -183,6 +220,14 @@ std::vector<WorkPtr> GroupRun::TakeDeferred() {
     if (member.state() == State::kDeferred) deferred.push_back(member.Take());
   }
   return deferred;
+}
+
+absl::Status GroupRun::Abandon() {
+  absl::Status status = stream_->Wait().status();
+  if (!status.ok()) return status;
+  stream_->Reset();
+  members_.clear();
+  return absl::OkStatus();
 }
 
 std::vector<WorkPtr> GroupRun::TakeAll() {

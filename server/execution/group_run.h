@@ -6,15 +6,18 @@
 //   allocate and map -> upload, release inputs -> kernels -> download
 //   -> wait, result by result
 //
-// No threads and no queue in here.
+// A request that takes long may be paused between two parts of its kernels. No
+// threads and no queue in here.
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "server/execution/group_member.h"
@@ -33,25 +36,44 @@ class GroupRun {
     absl::StatusOr<WorkResult> result;
   };
   using Complete = absl::FunctionRef<void(Completed)>;
+  using Pause = absl::FunctionRef<bool()>;
+  enum class Outcome { kDone, kPaused };
 
-  // All outlive the run; the stream has been reset. `works` share op, dtype,
-  // head dims and options, and stay with the run until they are completed or
-  // taken back.
-  GroupRun(const Backend& backend, Stream& stream, OutputPool& pool,
-           std::vector<WorkPtr> works);
+  // Backend and pool outlive the run; the stream, one of the backend's, has
+  // been reset. `works` share op, dtype, head dims and options, and stay with
+  // the run until they are completed or taken back.
+  GroupRun(const Backend& backend, std::unique_ptr<Stream> stream,
+           OutputPool& pool, std::vector<WorkPtr> works);
 
   // Hands each member to `complete` once its results are there, the last ones
   // after the stream was reset; what is deferred stays. Calls release_inputs of
   // what it has uploaded or will not upload. Not OK: what broke the device; the
   // stream must go before anything that is left completes, as the device may
   // still write.
-  absl::Status Execute(Complete complete);
+  //
+  // kPaused: `pause`, which is called as Stream::Proceed says, was true. A
+  // later call goes on, on any thread; nothing has completed so far. Only for a
+  // group of one.
+  absl::StatusOr<Outcome> Execute(Pause pause, Complete complete);
 
-  // Once, after Execute was OK: members that found no memory beside the others,
-  // to be run next.
+  const Backend& backend() const { return backend_; }
+  // Of a group of one.
+  const Work& work() const { return *members_.front().work(); }
+  // Paused: what is left of that which was left when Execute was called last.
+  double left() const { return (1 - share_) / (1 - share_before_); }
+  // Paused: gives it up, once the device has done what it had begun. Its work
+  // may have completed before. An error: the device is broken, and the stream
+  // must go before the run does.
+  absl::Status Abandon();
+
+  // Done, or abandoned: the stream, which has been reset.
+  std::unique_ptr<Stream> TakeStream() { return std::move(stream_); }
+  // Once, when it is done: members that found no memory beside the others, to
+  // be run next.
   std::vector<WorkPtr> TakeDeferred();
-  // Once, after Execute failed and the stream is gone: all that have not
-  // completed.
+  // After an error.
+  void DropStream() { stream_.reset(); }
+  // Once, with the stream gone: all that have not completed.
   std::vector<WorkPtr> TakeAll();
 
  private:
@@ -62,29 +84,39 @@ class GroupRun {
     int mark = 0;
   };
 
+  absl::Status Begin();
   absl::Status LoadAll();
   void Divide();
   absl::Status Launch(absl::Span<GroupMember> members);
   absl::Status Enqueue(absl::Span<const GroupMember> members);
+  absl::Status Proceed(Pause pause);
+  absl::Status Collect(Complete complete);
   absl::Status DownloadAll();
   absl::Status WaitForPortions(Complete complete);
-  absl::Status Finish(Complete complete);
   void CompleteUpTo(size_t end, Complete complete);
 
   const Backend& backend_;
-  Stream& stream_;
   OutputPool& pool_;
   std::vector<GroupMember> members_;
   GroupOptions options_;
-  Op op_ = Op::kForward;
   int loaded_ = 0;
   bool enqueued_ = false;  // uploads at least, so that Wait is due
+  // What the stream has begun last: stays for Proceed.
+  std::vector<ForwardArgs> forward_;
+  std::vector<BackwardArgs> backward_;
+  double share_ = 0, share_before_ = 0;  // of it, enqueued
   std::vector<Portion> portions_;
+  int uploaded_ = 0;      // a mark, if there are portions
   size_t completed_ = 0;  // members [0, completed_) have been
   // Of members that went early: what they had on the device is there until the
   // stream is reset.
   std::vector<std::shared_ptr<Charge>> charges_;
+  absl::Time taken_;
+  std::optional<absl::Time> paused_at_;  // the last time
+  absl::Duration paused_;                // all times together
   PhaseTimes times_;
+  // Goes first: the device may write to the members' memory until then.
+  std::unique_ptr<Stream> stream_;
 };
 
 }  // namespace attnd::server

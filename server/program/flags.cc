@@ -198,6 +198,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddDuration(app, "--max_batch_delay", q.max_batch_delay,
               "How long a request may wait for others though a lane is free")
       ->group("Batches");
+  AddDuration(app, "--slice_time", q.slice_time,
+              "How long a request larger than a group runs before it is paused "
+              "for others that wait")
+      ->group("Batches");
   app.footer(DescribeGpuDefaults());
   app.get_formatter()->column_width(40);
 }

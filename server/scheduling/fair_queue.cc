@@ -57,6 +57,15 @@ void FairQueue::Take(const Pending* request, double cost) {
   }
 }
 
+void FairQueue::GiveBack(const std::string& client, double cost) {
+  auto found = flows_.find(client);
+  if (found == flows_.end()) return;
+  Flow& flow = *found->second;
+  (flow.lines.empty() ? idle_ : active_).erase(&flow);
+  flow.start = std::max(flow.start - cost, virtual_time_);
+  Place(flow);
+}
+
 const Pending* FairQueue::First(
     absl::FunctionRef<bool(const Pending&)> accept) const {
   for (const Flow* flow : active_) {

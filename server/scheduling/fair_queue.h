@@ -27,6 +27,8 @@ namespace attnd::server {
 struct Kind {
   GroupKey key;
   bool small = false;     // may run on a lane for small requests
+  bool large = false;     // has yet to begin, and may then be paused
+  bool paused = false;    // has run in part
   uint64_t devices = ~0;  // bit d: device d has a kernel for it
 
   friend bool operator==(const Kind&, const Kind&) = default;
@@ -34,7 +36,7 @@ struct Kind {
 
 // A request as the policy sees it.
 struct Pending {
-  uint64_t id = 0;  // grows with every admission
+  uint64_t id = 0;  // grows with every admission, and every return
   Priority priority = Priority::kNormal;
   std::string client;
   GroupKey key;
@@ -42,9 +44,10 @@ struct Pending {
   uint64_t devices = ~0;
   absl::Time admitted;
   absl::Time deadline = absl::InfiniteFuture();
-  bool small = false;  // filled by the policy
+  bool paused = false;
+  bool small = false, large = false;  // filled by the policy
 
-  Kind kind() const { return {key, small, devices}; }
+  Kind kind() const { return {key, small, large, paused, devices}; }
 };
 
 // Not thread-safe. Holds pointers to the caller's Pendings, which stay where
@@ -56,6 +59,10 @@ class FairQueue {
   void Remove(const Pending* request);
   // `request`, which is in the queue, runs: its client pays `cost`.
   void Take(const Pending* request, double cost);
+
+  // A request of `client` ran that has cost so much less than was paid. What
+  // has been forgotten is not owed any more, and credit there is none.
+  void GiveBack(const std::string& client, double cost);
 
   // What should run next among requests that `accept` takes; null if none.
   // `accept` sees only the oldest request of each client and kind, as those of

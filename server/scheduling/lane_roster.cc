@@ -1,10 +1,16 @@
 #include "server/scheduling/lane_roster.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace attnd::server {
 
-LaneRoster::LaneRoster(int devices, int lanes_per_device) {
+int LaneRoster::MaxLarge(int lanes_per_device) {
+  return std::max(2, lanes_per_device - 1);
+}
+
+LaneRoster::LaneRoster(int devices, int lanes_per_device)
+    : max_large_(MaxLarge(lanes_per_device)), large_(devices) {
   for (int device = 0; device < devices; ++device) {
     in_service_ |= uint64_t{1} << device;
     for (int i = 0; i < lanes_per_device; ++i) {
@@ -15,9 +21,15 @@ LaneRoster::LaneRoster(int devices, int lanes_per_device) {
   }
 }
 
-LaneRoster::Entry* LaneRoster::Wake(bool small, uint64_t devices) {
+LaneFilter LaneRoster::Filter(const Entry& lane) const {
+  return {.device = uint64_t{1} << lane.device_,
+          .small_only = lane.small_only_,
+          .may_begin_large = large_[lane.device_] < max_large_};
+}
+
+LaneRoster::Entry* LaneRoster::Wake(const Kind& kind) {
   for (auto& lane : lanes_) {
-    if (!lane->idle_ || !lane->filter_.Takes(small, devices)) continue;
+    if (!lane->idle_ || !Filter(*lane).Takes(kind)) continue;
     lane->idle_ = false;
     return lane.get();
   }
@@ -27,7 +39,16 @@ LaneRoster::Entry* LaneRoster::Wake(bool small, uint64_t devices) {
 LaneRoster::Entry* LaneRoster::WakeFor(const WorkQueue& queue) {
   if (queue.requests() == 0) return nullptr;
   for (auto& lane : lanes_) {
-    if (!lane->idle_ || !queue.Has(lane->filter_)) continue;
+    if (!lane->idle_ || !queue.Has(Filter(*lane))) continue;
+    lane->idle_ = false;
+    return lane.get();
+  }
+  return nullptr;
+}
+
+LaneRoster::Entry* LaneRoster::WakeAny(int device) {
+  for (auto& lane : lanes_) {
+    if (!lane->idle_ || lane->device_ != device) continue;
     lane->idle_ = false;
     return lane.get();
   }
@@ -53,14 +74,24 @@ void LaneRoster::WaitForWork(Entry& lane, absl::Time ask_again,
 void LaneRoster::Start(Entry& lane, const WorkQueue::Group& group,
                        absl::Time now) {
   lane.running_ = group.works;
+  lane.large_ = group.may_pause;
+  if (lane.large_ && group.run == nullptr) ++large_[lane.device_];
   lane.cost_ = group.cost;
   lane.taken_ = now;
 }
 
 std::vector<WorkPtr> LaneRoster::Finish(Entry& lane, absl::Time now) {
+  if (std::exchange(lane.large_, false)) --large_[lane.device_];
   if (!lane.running_.empty()) rate_.Add(lane.cost_, now - lane.taken_);
   lane.cost_ = 0;
   return std::exchange(lane.running_, {});
+}
+
+std::vector<WorkPtr> LaneRoster::Pause(Entry& lane, double left,
+                                       absl::Time now) {
+  ++large_[lane.device_];
+  lane.cost_ *= 1 - left;
+  return Finish(lane, now);
 }
 
 void LaneRoster::Return(Entry& lane, bool wanted) {
@@ -72,6 +103,13 @@ void LaneRoster::Return(Entry& lane, bool wanted) {
 void LaneRoster::ForEachRunning(absl::FunctionRef<void(Work&)> function) const {
   for (const auto& lane : lanes_) {
     for (const WorkPtr& work : lane->running_) function(*work);
+  }
+}
+
+void LaneRoster::ForEachLarge(
+    absl::FunctionRef<void(const Entry&)> function) const {
+  for (const auto& lane : lanes_) {
+    if (lane->large_) function(*lane);
   }
 }
 

@@ -32,13 +32,10 @@ class LaneRoster {
   class Entry {
    public:
     Entry(int lane, int device, bool small_only)
-        : lane_(lane),
-          device_(device),
-          filter_({uint64_t{1} << device, small_only}) {}
+        : lane_(lane), device_(device), small_only_(small_only) {}
 
     int lane() const { return lane_; }  // counted from 0
     int device() const { return device_; }
-    const LaneFilter& filter() const { return filter_; }
     // Lets the thread of a lane that has been woken go on. Best called without
     // the lock, which that thread wants next.
     void Notify() { wake_.NotifyOne(); }
@@ -47,14 +44,20 @@ class LaneRoster {
     friend class LaneRoster;
     const int lane_;
     const int device_;
-    const LaneFilter filter_;
+    const bool small_only_;
     Condition wake_;     // this lane's thread alone waits
     bool idle_ = false;  // its thread waits, and has not been woken
     bool borrowed_ = false;
+    bool large_ = false;  // what is running may be paused
     std::vector<WorkPtr> running_;
     absl::Time taken_;  // when it began to run them
     double cost_ = 0;   // of what is running
   };
+
+  // Large requests of a device that may have begun and not ended, running or
+  // paused: as many as lanes take, and at least one to run beside one that is
+  // paused.
+  static int MaxLarge(int lanes_per_device);
 
   // All devices are in service, and no lane is idle yet. With two or more
   // lanes, the first of each device is for small requests.
@@ -62,11 +65,16 @@ class LaneRoster {
   // Lanes are counted device by device.
   Entry& at(int lane) { return *lanes_[lane]; }
 
+  // What a lane may take now.
+  LaneFilter Filter(const Entry& lane) const;
+
   // An idle lane for such a request, woken, for the caller to notify; null if
   // there is none. A lane for small requests comes first among equals.
-  Entry* Wake(bool small, uint64_t devices);
+  Entry* Wake(const Kind& kind);
   // Likewise for anything in `queue`.
   Entry* WakeFor(const WorkQueue& queue);
+  // Likewise any of a device.
+  Entry* WakeAny(int device);
   // Wakes and notifies all.
   void WakeAll();
   // The thread of `lane` waits until it is woken, or until `ask_again`, and is
@@ -78,17 +86,24 @@ class LaneRoster {
   // What `lane` was running, if anything. Maybe nobody else holds it any more,
   // and its end is not for under the lock.
   std::vector<WorkPtr> Finish(Entry& lane, absl::Time now);
+  // Likewise, until it was paused with `left` of its cost to do: it counts
+  // among its device's large ones until it is finished or forgotten.
+  std::vector<WorkPtr> Pause(Entry& lane, double left, absl::Time now);
+  // A paused one of `device` will not run again.
+  void ForgetPaused(int device) { --large_[device]; }
   // Another thread than its own runs on `lane`, which has been woken and not
   // notified.
   void Borrow(Entry& lane) { lane.borrowed_ = true; }
   // It no longer does; `wanted`: the lane's own should look for work now.
   void Return(Entry& lane, bool wanted);
   void ForEachRunning(absl::FunctionRef<void(Work&)> function) const;
+  // Calls function(lane) for those whose work may be paused.
+  void ForEachLarge(absl::FunctionRef<void(const Entry&)> function) const;
 
   // Bit d: device d.
   uint64_t in_service() const { return in_service_; }
   bool InService(const Entry& lane) const {
-    return (in_service_ & lane.filter_.device) != 0;
+    return (in_service_ >> lane.device_ & 1) != 0;
   }
   // Wakes and notifies its lanes. False: it was out of service before.
   bool TakeOutOfService(int device);
@@ -98,7 +113,9 @@ class LaneRoster {
   absl::Duration RetryDelay(double waiting_cost) const;
 
  private:
+  const int max_large_;
   std::vector<std::unique_ptr<Entry>> lanes_;
+  std::vector<int> large_;  // by device, those that have begun
   uint64_t in_service_ = 0;
   RateEstimate rate_;
 };

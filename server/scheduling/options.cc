@@ -34,6 +34,8 @@ absl::Status SchedulerOptions::Validate() const {
   status.Update(InRange("--max_batch_requests", max_batch_requests, 1, 4096));
   status.Update(InRange("--max_batch_delay", max_batch_delay,
                         absl::ZeroDuration(), absl::Seconds(10)));
+  status.Update(InRange("--slice_time", slice_time, absl::Milliseconds(1),
+                        absl::Seconds(10)));
   status.Update(Must(memory_bytes >= 1, "memory_bytes", "at least 1"));
   status.Update(Must(max_queue_flops > 0, "max_queue_flops", "positive"));
   status.Update(

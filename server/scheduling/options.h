@@ -37,6 +37,9 @@ struct SchedulerOptions {
   int max_batch_requests = 64;
   double max_batch_flops = 1e9;  // a group stops growing at this cost
   absl::Duration max_batch_delay = absl::ZeroDuration();
+  // A request above max_batch_flops and small_request_flops, which runs alone,
+  // runs for so long before it is paused for others that wait for its lane.
+  absl::Duration slice_time = absl::Milliseconds(50);
   // Memory of sent results that each device keeps for the next ones. Never
   // more than the account has free.
   int64_t max_idle_output_bytes = int64_t{64} << 20;

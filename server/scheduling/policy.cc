@@ -10,8 +10,26 @@ Policy::Policy(const PolicyOptions& options) : options_(options) {
   classes_[static_cast<size_t>(Priority::kHigh)].weight = 16;
 }
 
+// What joins no group anyway, and no lane for small requests takes, may be
+// paused: it is alone on its lane.
+Kind Policy::Sized(Kind kind, double flops) const {
+  kind.small = !kind.paused && flops <= options_.small_request_flops;
+  kind.large = !kind.paused && !kind.small && flops > options_.max_batch_flops;
+  return kind;
+}
+
+void Policy::PutBack(Pending request) {
+  Class& c = ClassOf(request);
+  c.start = std::max(c.start - request.flops / c.weight, virtual_time_);
+  c.queue.GiveBack(request.client, request.flops);
+  request.paused = true;
+  Add(std::move(request));
+}
+
 void Policy::Add(Pending request) {
-  request.small = IsSmall(request.flops);
+  const Kind kind = Sized(request.kind(), request.flops);
+  request.small = kind.small;
+  request.large = kind.large;
   auto owned = std::make_unique<Pending>(std::move(request));
   const Pending* p = owned.get();
   pending_.emplace(p->id, std::move(owned));
@@ -39,7 +57,7 @@ bool Policy::Remove(uint64_t id) {
 Decision Policy::Next(const LaneFilter& lane, absl::Time now) {
   Decision decision;
   const Pending* leader = First([&](const Pending& p) {
-    if (!lane.Takes(p.small, p.devices)) return false;
+    if (!lane.Takes(p.kind())) return false;
     if (Ready(p, now)) return true;
     decision.ask_again =
         std::min(decision.ask_again, p.admitted + options_.max_batch_delay);
@@ -47,6 +65,12 @@ Decision Policy::Next(const LaneFilter& lane, absl::Time now) {
   });
   if (leader == nullptr) return decision;
   decision.ask_again = absl::InfiniteFuture();
+  decision.large = leader->large || leader->paused;
+  if (decision.large) {
+    decision.ids.push_back(leader->id);
+    Take(leader);
+    return decision;
+  }
   const GroupKey key = leader->key;
   double flops = 0;
   for (const Pending* next = leader; next != nullptr;) {
@@ -55,11 +79,12 @@ Decision Policy::Next(const LaneFilter& lane, absl::Time now) {
     Take(next);
     if (decision.ids.size() >= options_.max_batch_requests) break;
     const bool more =
-        std::any_of(groups_.begin(), groups_.end(),
-                    [&](const Group& group) { return group.kind.key == key; });
+        std::any_of(groups_.begin(), groups_.end(), [&](const Group& group) {
+          return group.kind.key == key && !group.kind.paused;
+        });
     if (!more) break;
     next = First([&](const Pending& p) {
-      return p.key == key && lane.Takes(p.small, p.devices);
+      return p.key == key && !p.paused && lane.Takes(p.kind());
     });
     // What does not fit leads its own group; nothing behind it overtakes.
     if (next != nullptr && flops + next->flops > options_.max_batch_flops)
@@ -89,7 +114,7 @@ std::vector<uint64_t> Policy::TakeUnservable(uint64_t devices) {
 
 bool Policy::Has(const LaneFilter& lane) const {
   return std::any_of(groups_.begin(), groups_.end(), [&](const Group& group) {
-    return lane.Takes(group.kind.small, group.kind.devices);
+    return lane.Takes(group.kind);
   });
 }
 
@@ -114,11 +139,12 @@ const Pending* Policy::First(
 }
 
 bool Policy::Ready(const Pending& leader, absl::Time now) const {
+  if (leader.large || leader.paused) return true;
   if (leader.admitted + options_.max_batch_delay <= now) return true;
   int64_t requests = 0;
   double flops = 0;
   for (const Group& group : groups_) {
-    if (group.kind.key != leader.key) continue;
+    if (group.kind.key != leader.key || group.kind.paused) continue;
     requests += group.requests;
     flops += group.flops;
   }

@@ -10,6 +10,9 @@
 //   requests     in order of admission within a client, except that a lane for
 //                small requests, or of another device, passes over what it
 //                cannot take
+//   large ones   begin if the lane's device may have one more of them; one that
+//                was paused goes behind what its client has sent meanwhile, and
+//                its client has paid only for what has run
 //   groups       what leads is joined by compatible requests in the same order
 //                until a limit is reached
 
@@ -41,14 +44,17 @@ struct PolicyOptions {
 struct LaneFilter {
   uint64_t device = 1;  // one bit, as in Pending::devices
   bool small_only = false;
+  bool may_begin_large = true;
 
-  bool Takes(bool small, uint64_t devices) const {
-    return (devices & device) != 0 && (small || !small_only);
+  bool Takes(const Kind& kind) const {
+    return (kind.devices & device) != 0 && (kind.small || !small_only) &&
+           (may_begin_large || !kind.large);
   }
 };
 
 struct Decision {
   std::vector<uint64_t> ids;  // a group to run now; empty: nothing yet
+  bool large = false;         // it is one that may be paused
   // When to ask again if nothing else happens before.
   absl::Time ask_again = absl::InfiniteFuture();
 };
@@ -60,6 +66,9 @@ class Policy {
 
   // Ids grow from call to call.
   void Add(Pending request);
+  // What Next has given out and has run but for `request.flops`, under a new
+  // id: its client gets back what it has paid for those.
+  void PutBack(Pending request);
   // False: not pending.
   bool Remove(uint64_t id);
   // The group that a lane should run now; it is no longer pending, and paid.
@@ -72,9 +81,8 @@ class Policy {
   void StopWaiting() { options_.max_batch_delay = absl::ZeroDuration(); }
 
   bool Has(const LaneFilter& lane) const;
-  bool IsSmall(double flops) const {
-    return flops <= options_.small_request_flops;
-  }
+  // `kind` with its size filled in.
+  Kind Sized(Kind kind, double flops) const;
   double Cost(double flops) const {
     return flops + options_.request_floor_flops;
   }

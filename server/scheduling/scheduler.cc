@@ -22,9 +22,9 @@ absl::StatusOr<std::unique_ptr<Scheduler>> Scheduler::Create(
   }
   std::unique_ptr<Scheduler> scheduler(
       new Scheduler(options, std::move(backends), std::move(on_device_fault)));
-  if (absl::Status status = scheduler->StartLanes(); !status.ok()) {
-    return status;
-  }
+  LaneFeeder& feeder = *scheduler;
+  absl::Status status = scheduler->devices_.StartLanes(options, feeder);
+  if (!status.ok()) return status;
   return scheduler;
 }
 
@@ -32,31 +32,12 @@ Scheduler::Scheduler(
     const SchedulerOptions& options, std::vector<Backend*> backends,
     absl::AnyInvocable<void(int, const absl::Status&)> on_device_fault)
     : options_(options),
-      backends_(std::move(backends)),
       account_(Account::Create(options.memory_bytes)),
+      devices_(options, std::move(backends)),
       on_device_fault_(std::move(on_device_fault)),
       queue_(options),
-      roster_(static_cast<int>(backends_.size()), options.lanes_per_device) {
-  for (Backend* backend : backends_) {
-    pools_.push_back(OutputPool::Create(backend->host_memory(),
-                                        options.max_idle_output_bytes));
-  }
-}
-
-absl::Status Scheduler::StartLanes() {
-  LaneFeeder& feeder = *this;
-  for (int device = 0; device < backends_.size(); ++device) {
-    for (int i = 0; i < options_.lanes_per_device; ++i) {
-      absl::StatusOr<std::unique_ptr<Stream>> stream =
-          backends_[device]->NewStream();
-      if (!stream.ok()) return stream.status();
-      lanes_.push_back(std::make_unique<Lane>(
-          static_cast<int>(lanes_.size()), *backends_[device],
-          *std::move(stream), *pools_[device], feeder));
-    }
-  }
-  return absl::OkStatus();
-}
+      roster_(devices_.size(), options.lanes_per_device),
+      abandoned_(devices_.size()) {}
 
 Scheduler::~Scheduler() {
   Drain(absl::InfinitePast());
@@ -65,13 +46,13 @@ Scheduler::~Scheduler() {
     stopping_ = true;
     roster_.WakeAll();
   }
-  lanes_.clear();
+  devices_.JoinLanes();
 }
 
 absl::StatusOr<Reservation> Scheduler::Admit(const Request& request,
                                              const std::string& client,
                                              absl::Time deadline) {
-  absl::StatusOr<Footprint> footprint = Measure(request, backends_);
+  absl::StatusOr<Footprint> footprint = Measure(request, devices_.backends());
   if (!footprint.ok()) return footprint.status();
   if (absl::Status status = CheckEverFits(*footprint, options_); !status.ok()) {
     return status;
@@ -79,7 +60,7 @@ absl::StatusOr<Reservation> Scheduler::Admit(const Request& request,
   Reservation reservation;
   reservation.footprint_ = *std::move(footprint);
   reservation.client_ = client;
-  std::vector<WorkPtr> expired;
+  std::vector<Waiting> expired;
   absl::Status status;
   {
     MutexLock lock(mutex_);
@@ -90,7 +71,7 @@ absl::StatusOr<Reservation> Scheduler::Admit(const Request& request,
   }
   CompleteExpired(std::move(expired));
   if (!status.ok()) return status;
-  TrimPools();
+  devices_.TrimPools(account_->limit_bytes() - account_->held_bytes());
   return reservation;
 }
 
@@ -138,17 +119,18 @@ absl::Status Scheduler::Submit(const WorkPtr& work) {
 absl::Status Scheduler::Submit(Reservation reservation, const WorkPtr& work) {
   const Footprint& footprint = reservation.footprint_;
   LaneRoster::Entry* lane = nullptr;
-  std::vector<WorkPtr> group;
+  Assignment here;
   {
     MutexLock lock(mutex_);
     absl::Status status = Enqueue(reservation, work);
     if (!status.ok()) return status;
-    lane = roster_.Wake(queue_.IsSmall(footprint.flops),
-                        footprint.devices & work->devices);
-    if (lane != nullptr) group = Borrow(*lane, footprint);
+    lane = roster_.Wake(
+        queue_.KindOf(footprint, footprint.devices & work->devices));
+    if (lane != nullptr) here = Borrow(*lane, footprint);
+    UpdateWanted();
   }
-  if (!group.empty()) {
-    RunHere(*lane, std::move(group));
+  if (!here.works.empty()) {
+    RunHere(*lane, std::move(here));
   } else if (lane != nullptr) {
     lane->Notify();
   }
@@ -169,37 +151,53 @@ absl::Status Scheduler::Enqueue(Reservation& reservation, const WorkPtr& work) {
   return absl::OkStatus();
 }
 
-std::vector<WorkPtr> Scheduler::Borrow(LaneRoster::Entry& lane,
-                                       const Footprint& footprint) {
+Assignment Scheduler::Borrow(LaneRoster::Entry& lane,
+                             const Footprint& footprint) {
   // Were anything else pending, the policy might let that lead, or join as
   // company.
   if (queue_.requests() != 1 || !MayRunHere(footprint, options_)) return {};
   const absl::Time now = MonotonicNow();
-  WorkQueue::Group group = queue_.Take(lane.filter(), now);
+  WorkQueue::Group group = queue_.Take(roster_.Filter(lane), now);
   if (group.works.empty()) return {};
   roster_.Borrow(lane);
-  roster_.Start(lane, group, now);
-  return std::move(group.works);
+  return Start(lane, std::move(group), now);
 }
 
-void Scheduler::RunHere(LaneRoster::Entry& lane, std::vector<WorkPtr> group) {
-  lanes_[lane.lane()]->Run(std::move(group));
+Assignment Scheduler::Start(LaneRoster::Entry& lane, WorkQueue::Group group,
+                            absl::Time now) {
+  roster_.Start(lane, group, now);
+  return {std::move(group.works), std::move(group.run), group.may_pause};
+}
+
+void Scheduler::UpdateWanted() {
+  roster_.ForEachLarge(
+      [this](const LaneRoster::Entry& lane) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+          mutex_) {
+        devices_.lane(lane.lane()).SetWanted(queue_.Has(roster_.Filter(lane)));
+      });
+}
+
+void Scheduler::RunHere(LaneRoster::Entry& lane, Assignment assignment) {
+  devices_.lane(lane.lane()).Run(std::move(assignment));
   std::vector<WorkPtr> finished;  // ends after the lock
   MutexLock lock(mutex_);
   finished = roster_.Finish(lane, MonotonicNow());
   // Its thread may have been wanted meanwhile, or its time to look again gone.
-  roster_.Return(lane, /*wanted=*/stopping_ || queue_.Has(lane.filter()));
+  roster_.Return(lane, /*wanted=*/stopping_ ||
+                           queue_.Has(roster_.Filter(lane)) ||
+                           !abandoned_[lane.device()].empty());
 }
 
 void Scheduler::Cancel(const WorkPtr& work) {
   work->cancel.Cancel();
-  WorkPtr waited;
+  Waiting waited;
   {
     MutexLock lock(mutex_);
     waited = queue_.Remove(work->id);
   }
-  if (waited != nullptr) {
-    Complete(std::move(waited), absl::CancelledError("cancelled"));
+  if (waited.run != nullptr) Abandon(std::move(waited.run));
+  if (waited.work != nullptr) {
+    Complete(std::move(waited.work), absl::CancelledError("cancelled"));
   }
 }
 
@@ -214,7 +212,7 @@ void Scheduler::Drain(absl::Time deadline) {
   };
   if (all_done_.WaitUntil(lock, deadline, all_done)) return;
 
-  std::vector<WorkPtr> waited = queue_.TakeUnservable(/*devices=*/0);
+  std::vector<Waiting> waited = queue_.TakeUnservable(/*devices=*/0);
   roster_.ForEachRunning([this](Work& work)
                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
                                if (work.cancel.cancelled()) return;
@@ -235,14 +233,14 @@ SchedulerStats Scheduler::stats() const {
   stats.queued_requests = queue_.requests();
   stats.queued_flops = queue_.flops();
   stats.running_requests = in_flight_ - queue_.requests();
-  for (int device = 0; device < backends_.size(); ++device) {
+  for (int device = 0; device < devices_.size(); ++device) {
     stats.device_in_service.push_back((roster_.in_service() >> device & 1) !=
                                       0);
   }
   return stats;
 }
 
-std::vector<WorkPtr> Scheduler::NextGroup(int index) {
+Assignment Scheduler::NextGroup(int index) {
   MutexLock lock(mutex_);
   LaneRoster::Entry& lane = roster_.at(index);
   std::vector<WorkPtr> finished = roster_.Finish(lane, MonotonicNow());
@@ -254,26 +252,79 @@ std::vector<WorkPtr> Scheduler::NextGroup(int index) {
   }
   while (!stopping_ && roster_.InService(lane)) {
     const absl::Time now = MonotonicNow();
-    std::vector<WorkPtr> expired = queue_.TakeExpired(now);
-    if (!expired.empty()) {
+    std::vector<Waiting> expired = queue_.TakeExpired(now);
+    std::vector<std::unique_ptr<GroupRun>> abandoned =
+        std::exchange(abandoned_[lane.device()], {});
+    if (!expired.empty() || !abandoned.empty()) {
       lock.Unlock();
       CompleteExpired(std::move(expired));
+      End(index, std::move(abandoned));
       lock.Lock();
       continue;
     }
-    WorkQueue::Group group = queue_.Take(lane.filter(), now);
+    WorkQueue::Group group = queue_.Take(roster_.Filter(lane), now);
     if (group.works.empty()) {
       roster_.WaitForWork(lane, group.ask_again, lock);
       continue;
     }
-    roster_.Start(lane, group, now);
+    Assignment assignment = Start(lane, std::move(group), now);
+    UpdateWanted();
     // A lane that was woken for one request may have taken another.
     LaneRoster::Entry* other = roster_.WakeFor(queue_);
     lock.Unlock();
     if (other != nullptr) other->Notify();
-    return std::move(group.works);
+    return assignment;
   }
   return {};
+}
+
+std::unique_ptr<GroupRun> Scheduler::Park(int index,
+                                          std::unique_ptr<GroupRun> run) {
+  std::vector<WorkPtr> works;
+  MutexLock lock(mutex_);
+  LaneRoster::Entry& lane = roster_.at(index);
+  // Whoever cancels looks for it in the queue afterwards, under this lock; and
+  // a fault takes from there what has no device any more.
+  if (run->work().cancel.cancelled() || !roster_.InService(lane)) return run;
+  works = roster_.Pause(lane, run->left(), MonotonicNow());
+  queue_.PutBack(works.front(), std::move(run),
+                 /*device=*/uint64_t{1} << lane.device());
+  UpdateWanted();
+  return nullptr;
+}
+
+void Scheduler::Abandon(std::unique_ptr<GroupRun> run) {
+  LaneRoster::Entry* lane = nullptr;
+  {
+    MutexLock lock(mutex_);
+    const int device = devices_.IndexOf(run->backend());
+    if ((roster_.in_service() >> device & 1) != 0) {
+      abandoned_[device].push_back(std::move(run));
+      lane = roster_.WakeAny(device);
+    }
+  }
+  if (lane != nullptr) lane->Notify();
+}
+
+void Scheduler::End(int lane, std::vector<std::unique_ptr<GroupRun>> runs) {
+  for (std::unique_ptr<GroupRun>& run : runs) {
+    const absl::Status status = run->Abandon();
+    if (!status.ok()) {
+      run.reset();
+      DeviceFault(lane, status);
+      continue;
+    }
+    LaneRoster::Entry* other = nullptr;
+    {
+      MutexLock lock(mutex_);
+      const int device = roster_.at(lane).device();
+      devices_.streams(device).Return(run->TakeStream());
+      roster_.ForgetPaused(device);
+      // Another may begin now, which this lane may not take.
+      other = roster_.WakeFor(queue_);
+    }
+    if (other != nullptr) other->Notify();
+  }
 }
 
 void Scheduler::Complete(WorkPtr work, absl::StatusOr<WorkResult> result) {
@@ -298,12 +349,14 @@ void Scheduler::Complete(WorkPtr work, absl::StatusOr<WorkResult> result) {
 
 void Scheduler::DeviceFault(int lane, const absl::Status& status) {
   int device = 0;
-  std::vector<WorkPtr> unservable;
+  std::vector<Waiting> unservable;
   {
+    std::vector<std::unique_ptr<GroupRun>> abandoned;  // ends after the lock
     MutexLock lock(mutex_);
     device = roster_.at(lane).device();
     if (!roster_.TakeOutOfService(device)) return;
     unservable = queue_.TakeUnservable(roster_.in_service());
+    abandoned = std::exchange(abandoned_[device], {});
   }
   {
     MutexLock lock(fault_mutex_);
@@ -327,21 +380,17 @@ absl::Duration Scheduler::RetryDelay() const {
   return roster_.RetryDelay(queue_.cost());
 }
 
-void Scheduler::CompleteAll(std::vector<WorkPtr> works, absl::StatusCode code,
+void Scheduler::CompleteAll(std::vector<Waiting> all, absl::StatusCode code,
                             absl::string_view message) {
-  for (WorkPtr& work : works) {
-    Complete(std::move(work), absl::Status(code, message));
+  for (Waiting& waiting : all) {
+    if (waiting.run != nullptr) Abandon(std::move(waiting.run));
+    Complete(std::move(waiting.work), absl::Status(code, message));
   }
 }
 
-void Scheduler::CompleteExpired(std::vector<WorkPtr> works) {
-  CompleteAll(std::move(works), absl::StatusCode::kDeadlineExceeded,
+void Scheduler::CompleteExpired(std::vector<Waiting> all) {
+  CompleteAll(std::move(all), absl::StatusCode::kDeadlineExceeded,
               "past the deadline in the queue");
-}
-
-void Scheduler::TrimPools() {
-  const int64_t room = account_->limit_bytes() - account_->held_bytes();
-  for (const auto& pool : pools_) pool->Trim(room);
 }
 
 }  // namespace attnd::server

@@ -19,20 +19,21 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "kernels/backend.h"
+#include "server/execution/group_run.h"
 #include "server/execution/lane.h"
 #include "server/scheduling/admission.h"
+#include "server/scheduling/device_set.h"
 #include "server/scheduling/lane_roster.h"
 #include "server/scheduling/options.h"
 #include "server/scheduling/reservation.h"
 #include "server/scheduling/work_queue.h"
 #include "server/work/account.h"
-#include "server/work/output_pool.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
 
 struct SchedulerStats {
-  int64_t queued_requests = 0;
+  int64_t queued_requests = 0;  // with those that were paused
   double queued_flops = 0;
   int64_t running_requests = 0;
   int64_t account_bytes = 0;
@@ -93,10 +94,11 @@ class Scheduler final : private LaneFeeder {
  private:
   Scheduler(const SchedulerOptions& options, std::vector<Backend*> backends,
             absl::AnyInvocable<void(int, const absl::Status&)> on_device_fault);
-  absl::Status StartLanes();
 
   // What lanes ask for, on their threads or on one that borrows a lane.
-  std::vector<WorkPtr> NextGroup(int lane) override;
+  Assignment NextGroup(int lane) override;
+  std::unique_ptr<GroupRun> Park(int lane,
+                                 std::unique_ptr<GroupRun> run) override;
   void Complete(WorkPtr work, absl::StatusOr<WorkResult> result) override;
   void DeviceFault(int lane, const absl::Status& status) override;
 
@@ -114,11 +116,21 @@ class Scheduler final : private LaneFeeder {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The request just queued, to run on the submitting thread with `lane`, which
   // was idle and has not been notified. Empty: its own thread should look.
-  std::vector<WorkPtr> Borrow(LaneRoster::Entry& lane,
-                              const Footprint& footprint)
+  Assignment Borrow(LaneRoster::Entry& lane, const Footprint& footprint)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs what Borrow has returned.
-  void RunHere(LaneRoster::Entry& lane, std::vector<WorkPtr> group)
+  void RunHere(LaneRoster::Entry& lane, Assignment assignment)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // `lane` runs `group` from now on.
+  Assignment Start(LaneRoster::Entry& lane, WorkQueue::Group group,
+                   absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Tells lanes with large work whether something waits that they could run.
+  void UpdateWanted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Leaves a paused run that will not go on for a lane of its device to end, as
+  // that may take a while; or ends it here, if the device is broken.
+  void Abandon(std::unique_ptr<GroupRun> run) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends such runs of the device of lane `lane`.
+  void End(int lane, std::vector<std::unique_ptr<GroupRun>> runs)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // What `work`, cancelled while it ran or waited, ends with.
   absl::Status CancelledStatus(const Work& work) const
@@ -126,16 +138,14 @@ class Scheduler final : private LaneFeeder {
   // For whoever finds no room now, here or on a device.
   absl::Duration RetryDelay() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  void CompleteAll(std::vector<WorkPtr> works, absl::StatusCode code,
+  // What has been taken from the queue.
+  void CompleteAll(std::vector<Waiting> all, absl::StatusCode code,
                    absl::string_view message) ABSL_LOCKS_EXCLUDED(mutex_);
-  void CompleteExpired(std::vector<WorkPtr> works) ABSL_LOCKS_EXCLUDED(mutex_);
-  void TrimPools();
+  void CompleteExpired(std::vector<Waiting> all) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const SchedulerOptions options_;
-  const std::vector<Backend*> backends_;
   const std::shared_ptr<Account> account_;
-  std::vector<std::shared_ptr<OutputPool>> pools_;  // by device
-  std::vector<std::unique_ptr<Lane>> lanes_;        // as in roster_
+  DeviceSet devices_;  // with lanes as in roster_
 
   Mutex fault_mutex_;
   absl::AnyInvocable<void(int, const absl::Status&)> on_device_fault_
@@ -144,6 +154,9 @@ class Scheduler final : private LaneFeeder {
   mutable Mutex mutex_;
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   LaneRoster roster_ ABSL_GUARDED_BY(mutex_);
+  // By device, paused runs that will not go on.
+  std::vector<std::vector<std::unique_ptr<GroupRun>>> abandoned_
+      ABSL_GUARDED_BY(mutex_);
   // Submitted, and its `done` has not returned.
   int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   Condition all_done_;  // none is in flight

@@ -53,58 +53,85 @@ void WorkQueue::GiveUpPlace(const std::string& client, double flops) {
 
 void WorkQueue::Add(const WorkPtr& work, const Footprint& footprint,
                     uint64_t devices) {
+  LeavePlace(footprint.flops);
   work->id = ++last_id_;
   work->cost_flops = footprint.flops;
-  LeavePlace(footprint.flops);
-  Pending pending;
-  pending.id = work->id;
-  pending.priority = work->priority;
-  pending.client = work->client;
+  Pending pending = Describe(*work);
   pending.key = footprint.key;
-  pending.flops = footprint.flops;
   pending.devices = devices;
-  pending.admitted = work->admitted;
-  pending.deadline = work->deadline;
   policy_.Add(std::move(pending));
-  works_.emplace(work->id, work);
+  waiting_.emplace(work->id, Waiting{work, nullptr});
+}
+
+void WorkQueue::PutBack(const WorkPtr& work, std::unique_ptr<GroupRun> run,
+                        uint64_t device) {
+  work->id = ++last_id_;
+  work->cost_flops *= run->left();
+  request_shares_.Add(work->client, 1);
+  flops_shares_.Add(work->client, work->cost_flops);
+  // It joins no group, so its key does not matter.
+  Pending pending = Describe(*work);
+  pending.devices = device;
+  policy_.PutBack(std::move(pending));
+  waiting_.emplace(work->id, Waiting{work, std::move(run)});
+}
+
+Pending WorkQueue::Describe(const Work& work) {
+  Pending pending;
+  pending.id = work.id;
+  pending.priority = work.priority;
+  pending.client = work.client;
+  pending.flops = work.cost_flops;
+  pending.admitted = work.admitted;
+  pending.deadline = work.deadline;
+  return pending;
 }
 
 WorkQueue::Group WorkQueue::Take(const LaneFilter& lane, absl::Time now) {
   const Decision decision = policy_.Next(lane, now);
   Group group;
+  group.may_pause = decision.large;
   group.ask_again = decision.ask_again;
-  group.works = ExtractAll(decision.ids);
-  for (const WorkPtr& work : group.works) {
-    group.cost += policy_.Cost(work->cost_flops);
+  for (Waiting& waiting : ExtractAll(decision.ids)) {
+    group.cost += policy_.Cost(waiting.work->cost_flops);
+    group.works.push_back(std::move(waiting.work));
+    group.run = std::move(waiting.run);
   }
   return group;
 }
 
-WorkPtr WorkQueue::Remove(uint64_t id) {
-  return policy_.Remove(id) ? Extract(id) : nullptr;
+Waiting WorkQueue::Remove(uint64_t id) {
+  return policy_.Remove(id) ? Extract(id) : Waiting{};
 }
 
-std::vector<WorkPtr> WorkQueue::TakeExpired(absl::Time now) {
+std::vector<Waiting> WorkQueue::TakeExpired(absl::Time now) {
   return ExtractAll(policy_.TakeExpired(now));
 }
 
-std::vector<WorkPtr> WorkQueue::TakeUnservable(uint64_t devices) {
+std::vector<Waiting> WorkQueue::TakeUnservable(uint64_t devices) {
   return ExtractAll(policy_.TakeUnservable(devices));
 }
 
-WorkPtr WorkQueue::Extract(uint64_t id) {
-  auto node = works_.extract(id);
-  WorkPtr work = std::move(node.mapped());
-  request_shares_.Remove(work->client, 1);
-  flops_shares_.Remove(work->client, work->cost_flops);
-  return work;
+Kind WorkQueue::KindOf(const Footprint& footprint, uint64_t devices) const {
+  Kind kind;
+  kind.key = footprint.key;
+  kind.devices = devices;
+  return policy_.Sized(kind, footprint.flops);
 }
 
-std::vector<WorkPtr> WorkQueue::ExtractAll(const std::vector<uint64_t>& ids) {
-  std::vector<WorkPtr> works;
-  works.reserve(ids.size());
-  for (uint64_t id : ids) works.push_back(Extract(id));
-  return works;
+Waiting WorkQueue::Extract(uint64_t id) {
+  auto node = waiting_.extract(id);
+  Waiting waiting = std::move(node.mapped());
+  request_shares_.Remove(waiting.work->client, 1);
+  flops_shares_.Remove(waiting.work->client, waiting.work->cost_flops);
+  return waiting;
+}
+
+std::vector<Waiting> WorkQueue::ExtractAll(const std::vector<uint64_t>& ids) {
+  std::vector<Waiting> all;
+  all.reserve(ids.size());
+  for (uint64_t id : ids) all.push_back(Extract(id));
+  return all;
 }
 
 }  // namespace attnd::server

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "server/execution/group_run.h"
 #include "server/scheduling/admission.h"
 #include "server/scheduling/options.h"
 #include "server/scheduling/policy.h"
@@ -19,6 +20,12 @@
 #include "server/work/work.h"
 
 namespace attnd::server {
+
+// A work that waits, with its run if that was paused.
+struct Waiting {
+  WorkPtr work;  // null: none
+  std::unique_ptr<GroupRun> run;
+};
 
 // Not thread-safe. What leaves it is the caller's to run or to complete.
 class WorkQueue {
@@ -33,27 +40,34 @@ class WorkQueue {
   // Queues `work`, whose place was taken, for `devices` (bit d: device d), and
   // gives it its id.
   void Add(const WorkPtr& work, const Footprint& footprint, uint64_t devices);
+  // Queues `work` again, whose run on `device` (one bit) was paused, under
+  // another id and whatever else waits.
+  void PutBack(const WorkPtr& work, std::unique_ptr<GroupRun> run,
+               uint64_t device);
 
   // What a lane should run now, all of one GroupKey.
   struct Group {
-    std::vector<WorkPtr> works;  // empty: nothing yet
-    double cost = 0;             // see Policy::Cost
+    std::vector<WorkPtr> works;     // empty: nothing yet
+    std::unique_ptr<GroupRun> run;  // theirs, if it was paused
+    bool may_pause = false;         // one large work
+    double cost = 0;                // see Policy::Cost
     // When to ask again if nothing else happens before.
     absl::Time ask_again = absl::InfiniteFuture();
   };
   Group Take(const LaneFilter& lane, absl::Time now);
   // Null: no such work waits here.
-  WorkPtr Remove(uint64_t id);
+  Waiting Remove(uint64_t id);
   // What is past its deadline.
-  std::vector<WorkPtr> TakeExpired(absl::Time now);
+  std::vector<Waiting> TakeExpired(absl::Time now);
   // All that none of `devices` can run.
-  std::vector<WorkPtr> TakeUnservable(uint64_t devices);
+  std::vector<Waiting> TakeUnservable(uint64_t devices);
   // From now on nothing waits for company.
   void StopWaiting() { policy_.StopWaiting(); }
 
   // Whether anything waits that such a lane could take.
   bool Has(const LaneFilter& lane) const { return policy_.Has(lane); }
-  bool IsSmall(double flops) const { return policy_.IsSmall(flops); }
+  // As lanes see a work for `devices` that is to begin.
+  Kind KindOf(const Footprint& footprint, uint64_t devices) const;
   int64_t requests() const { return policy_.requests(); }
   double flops() const { return policy_.flops(); }
   // What it costs to run all of it, more than 0 even when it is empty.
@@ -62,15 +76,17 @@ class WorkQueue {
  private:
   // One whose request is no longer on its way.
   void LeavePlace(double flops);
+  // What the policy hears of it, whichever devices it is for.
+  static Pending Describe(const Work& work);
   // The work that the policy has just let go of.
-  WorkPtr Extract(uint64_t id);
-  std::vector<WorkPtr> ExtractAll(const std::vector<uint64_t>& ids);
+  Waiting Extract(uint64_t id);
+  std::vector<Waiting> ExtractAll(const std::vector<uint64_t>& ids);
 
   const int64_t max_requests_;
   const double max_flops_;
   Policy policy_;
-  absl::flat_hash_map<uint64_t, WorkPtr> works_;  // by id
-  // Of those that wait, and of places that were taken for others.
+  absl::flat_hash_map<uint64_t, Waiting> waiting_;  // by id
+  // Of what waits, and of places that were taken for others.
   ClientShares request_shares_, flops_shares_;
   int64_t places_ = 0;
   double place_flops_ = 0;

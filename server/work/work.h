@@ -63,7 +63,7 @@ struct Work {
   // The scheduler's own.
   uint64_t id = 0;
   absl::Time admitted;
-  double cost_flops = 0;           // as admitted: Footprint::flops
+  double cost_flops = 0;  // Footprint::flops; once paused, what is left of it
   std::shared_ptr<Charge> charge;  // its bytes on the account
 };
 

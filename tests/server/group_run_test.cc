@@ -30,18 +30,19 @@ constexpr int64_t kPortionRows = int64_t{1} << 15;
 struct OneRun {
   OneRun(IdentityBackend& backend, std::vector<WorkPtr> works)
       : pool(OutputPool::Create(backend.host_memory(), 0)),
-        stream(*backend.NewStream()),
-        run(backend, *stream, *pool, std::move(works)) {}
+        run(backend, *backend.NewStream(), *pool, std::move(works)) {}
 
   absl::Status Execute() {
-    return run.Execute([this](GroupRun::Completed c) {
+    return Until([] { return false; }).status();
+  }
+  absl::StatusOr<GroupRun::Outcome> Until(GroupRun::Pause pause) {
+    return run.Execute(pause, [this](GroupRun::Completed c) {
       completed.push_back(c.work.get());
       c.work->done(std::move(c.result));
     });
   }
 
   std::shared_ptr<OutputPool> pool;
-  std::unique_ptr<Stream> stream;
   GroupRun run;
   std::vector<const Work*> completed;  // in order
 };
@@ -197,6 +198,51 @@ TEST(GroupRunTest, AnEarlyResultsChargeStaysForTheGroup) {
   EXPECT_EQ(account->held_bytes(), 10);
 }
 
+// Runs in four parts, and pauses after each if it may.
+class InParts : public IdentityBackend {
+ public:
+  absl::StatusOr<double> OnProceed(Group, double share,
+                                   absl::FunctionRef<bool()> pause) override {
+    while (share < 1) {
+      share += 0.25;
+      if (pause()) break;
+    }
+    return share;
+  }
+};
+
+TEST(GroupRunTest, APausedRunGoesOnOnAnotherThread) {
+  InParts backend;
+  TestWork test({.q_len = 9});
+  OneRun run(backend, {test.work()});
+  using Outcome = GroupRun::Outcome;
+  EXPECT_EQ(run.Until([] { return true; }).value(), Outcome::kPaused);
+  EXPECT_EQ(run.run.left(), 0.75);
+  EXPECT_EQ(test.release_calls(), 1);
+  EXPECT_EQ(run.run.work().request, test.work()->request);
+  std::thread([&] {
+    EXPECT_EQ(run.Until([] { return true; }).value(), Outcome::kPaused);
+  }).join();
+  EXPECT_EQ(run.run.left(), 0.5 / 0.75);
+  EXPECT_THAT(run.completed, IsEmpty());
+  EXPECT_EQ(run.Until([] { return false; }).value(), Outcome::kDone);
+  absl::StatusOr<WorkResult> result = test.Await();
+  ASSERT_EQ(result.status(), absl::OkStatus());
+  const HostSpan o = result->outputs[TensorId::kO].span();
+  EXPECT_EQ(std::vector<std::byte>(o.begin(), o.end()), test.q());
+}
+
+TEST(GroupRunTest, AnAbandonedRunHoldsNothing) {
+  InParts backend;
+  TestWork test({.q_len = 9});
+  OneRun run(backend, {test.work()});
+  ASSERT_TRUE(run.Until([] { return true; }).ok());
+  EXPECT_GT(backend.memory().live_bytes(), 0);
+  EXPECT_EQ(run.run.Abandon(), absl::OkStatus());
+  EXPECT_EQ(backend.memory().live_bytes(), 0);
+  EXPECT_NE(run.run.TakeStream(), nullptr);
+}
+
 TEST(GroupRunTest, AFaultSparesWhatHasCompletedBefore) {
   WaitsForMarks backend;
   backend.on_wait = [] {};
@@ -208,7 +254,7 @@ TEST(GroupRunTest, AFaultSparesWhatHasCompletedBefore) {
   EXPECT_EQ(run.Execute(), absl::InternalError("bus"));
   EXPECT_THAT(run.completed, ElementsAre(first.work().get()));
   EXPECT_EQ(first.AwaitStatus(), absl::OkStatus());
-  run.stream.reset();
+  run.run.DropStream();
   EXPECT_THAT(run.run.TakeAll(), ElementsAre(second.work(), third.work()));
   EXPECT_EQ(backend.memory().live_bytes(), 0);
 }

@@ -34,6 +34,13 @@ class LaneRosterTest : public ::testing::Test {
     roster_.Start(roster_.at(lane), group, at);
   }
 
+  LaneRoster::Entry* Wake(bool small, uint64_t devices) {
+    Kind kind;
+    kind.small = small;
+    kind.devices = devices;
+    return roster_.Wake(kind);
+  }
+
   LaneRoster roster_{kDevices, kLanes};
   TestWork test_{{}};
 };
@@ -42,27 +49,27 @@ TEST_F(LaneRosterTest, TheFirstLaneOfEachDeviceIsForSmallRequests) {
   std::vector<std::pair<int, bool>> lanes;
   for (int i = 0; i < kDevices * kLanes; ++i) {
     lanes.emplace_back(roster_.at(i).device(),
-                       roster_.at(i).filter().small_only);
+                       roster_.Filter(roster_.at(i)).small_only);
   }
   EXPECT_THAT(lanes, ElementsAre(std::pair(0, true), std::pair(0, false),
                                  std::pair(1, true), std::pair(1, false)));
 }
 
 TEST_F(LaneRosterTest, WakesEachIdleLaneOnce) {
-  EXPECT_EQ(roster_.Wake(/*small=*/false, /*devices=*/3), &roster_.at(1));
-  EXPECT_EQ(roster_.Wake(false, 3), &roster_.at(3));
-  EXPECT_EQ(roster_.Wake(false, 3), nullptr);
-  EXPECT_EQ(roster_.Wake(/*small=*/true, /*devices=*/2), &roster_.at(2));
-  EXPECT_EQ(roster_.Wake(true, 2), nullptr);
-  EXPECT_EQ(roster_.Wake(true, 3), &roster_.at(0));
+  EXPECT_EQ(Wake(/*small=*/false, /*devices=*/3), &roster_.at(1));
+  EXPECT_EQ(Wake(false, 3), &roster_.at(3));
+  EXPECT_EQ(Wake(false, 3), nullptr);
+  EXPECT_EQ(Wake(/*small=*/true, /*devices=*/2), &roster_.at(2));
+  EXPECT_EQ(Wake(true, 2), nullptr);
+  EXPECT_EQ(Wake(true, 3), &roster_.at(0));
 }
 
 TEST_F(LaneRosterTest, ALaneThatIsWantedComesBackWoken) {
-  LaneRoster::Entry* lane = roster_.Wake(false, 1);
+  LaneRoster::Entry* lane = Wake(false, 1);
   ASSERT_EQ(lane, &roster_.at(1));
   roster_.Borrow(*lane);
   roster_.Return(*lane, /*wanted=*/true);
-  EXPECT_EQ(roster_.Wake(false, 1), nullptr);
+  EXPECT_EQ(Wake(false, 1), nullptr);
 }
 
 TEST_F(LaneRosterTest, LanesOfADeviceOutOfServiceAreNeverIdle) {
@@ -72,7 +79,7 @@ TEST_F(LaneRosterTest, LanesOfADeviceOutOfServiceAreNeverIdle) {
   EXPECT_FALSE(roster_.InService(roster_.at(1)));
   EXPECT_TRUE(roster_.InService(roster_.at(2)));
   Idle(1);
-  EXPECT_EQ(roster_.Wake(false, 1), nullptr);
+  EXPECT_EQ(Wake(false, 1), nullptr);
 }
 
 TEST_F(LaneRosterTest, ReturnsWhatALaneRan) {

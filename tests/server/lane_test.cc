@@ -28,12 +28,16 @@ class Feeder : public LaneFeeder {
  public:
   explicit Feeder(std::deque<Works> groups) : groups_(std::move(groups)) {}
 
-  Works NextGroup(int lane) override {
+  Assignment NextGroup(int lane) override {
     EXPECT_EQ(lane, 3);
     if (fault_ != absl::OkStatus() || groups_.empty()) return {};
     Works group = std::move(groups_.front());
     groups_.pop_front();
-    return group;
+    return {std::move(group), nullptr, false};
+  }
+  std::unique_ptr<GroupRun> Park(int, std::unique_ptr<GroupRun> run) override {
+    ADD_FAILURE() << "nothing may be paused";
+    return run;
   }
   void Complete(std::shared_ptr<Work> work,
                 absl::StatusOr<WorkResult> result) override {
@@ -59,7 +63,8 @@ class Feeder : public LaneFeeder {
 // Runs the groups on a lane until it ends.
 void RunLane(IdentityBackend& backend, Feeder& feeder) {
   auto pool = OutputPool::Create(backend.host_memory(), 1 << 20);
-  Lane lane(3, backend, *backend.NewStream(), *pool, feeder);
+  auto streams = *StreamPool::Create(backend, 1);
+  Lane lane(3, backend, *streams, *pool, absl::Milliseconds(1), feeder);
 }
 
 std::vector<std::byte> O(const WorkResult& result) {

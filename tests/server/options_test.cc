@@ -67,6 +67,10 @@ TEST(ServerOptions, SaysTheRangeOfTheSchedulersFlags) {
   EXPECT_EQ(
       Refusal([](auto& o) { o.scheduler.max_batch_delay = absl::Seconds(11); }),
       "--max_batch_delay: must be 0 to 10s, is 11s");
+  EXPECT_EQ(Refusal([](auto& o) {
+              o.scheduler.slice_time = absl::Microseconds(999);
+            }),
+            "--slice_time: must be 1ms to 10s, is 999us");
   EXPECT_EQ(Refusal([](auto& o) { o.scheduler.max_batch_requests = 4097; }),
             "--max_batch_requests: must be 1 to 4096, is 4097");
   EXPECT_EQ(Refusal([](auto& o) { o.scheduler.max_batch_flops = 2e18; }),

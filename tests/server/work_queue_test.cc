@@ -12,6 +12,7 @@ namespace attnd::server {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Field;
 
 const absl::Time kNow = absl::UnixEpoch();
 
@@ -44,9 +45,9 @@ TEST(WorkQueue, GivesIdsAndKnowsWhatWaits) {
   EXPECT_LT(a->id, b->id);
   EXPECT_EQ(queue.requests(), 2);
   EXPECT_EQ(queue.flops(), 30);
-  EXPECT_EQ(queue.Remove(a->id), a);
-  EXPECT_EQ(queue.Remove(a->id), nullptr);
-  EXPECT_EQ(queue.Remove(MakeWork("c")->id), nullptr);
+  EXPECT_EQ(queue.Remove(a->id).work, a);
+  EXPECT_EQ(queue.Remove(a->id).work, nullptr);
+  EXPECT_EQ(queue.Remove(MakeWork("c")->id).work, nullptr);
   EXPECT_EQ(queue.requests(), 1);
   EXPECT_EQ(queue.flops(), 20);
 }
@@ -113,8 +114,10 @@ TEST(WorkQueue, LetsGoOfWhatCannotRunAnyMore) {
   Put(queue, late, 1, /*devices=*/2);
   Put(queue, lost, 1, 1);
   Put(queue, rest, 1, 3);
-  EXPECT_THAT(queue.TakeExpired(kNow), ElementsAre(late));
-  EXPECT_THAT(queue.TakeUnservable(/*devices=*/2), ElementsAre(lost));
+  EXPECT_THAT(queue.TakeExpired(kNow),
+              ElementsAre(Field(&Waiting::work, late)));
+  EXPECT_THAT(queue.TakeUnservable(/*devices=*/2),
+              ElementsAre(Field(&Waiting::work, lost)));
   EXPECT_THAT(queue.Take({.device = 2}, kNow).works, ElementsAre(rest));
 }
 

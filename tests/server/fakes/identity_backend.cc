@@ -117,6 +117,14 @@ class IdentityStream : public Stream {
     return RunGroup(group);
   }
 
+  absl::StatusOr<double> Proceed(absl::FunctionRef<bool()> pause) override {
+    const absl::Time start = absl::Now();
+    absl::StatusOr<double> share = backend_.OnProceed(begun_, share_, pause);
+    if (share.ok()) share_ = *share;
+    times_.compute += absl::Now() - start;
+    return share;
+  }
+
   absl::Status Download(const std::byte*, HostSpan) override {
     return backend_.On(Stage::kDownload, {});
   }
@@ -160,9 +168,10 @@ class IdentityStream : public Stream {
   template <typename Args>
   absl::Status RunGroup(absl::Span<const Args> group) {
     const absl::Time start = absl::Now();
-    std::vector<const Problem*> problems;
-    for (const Args& args : group) problems.push_back(&args.problem);
-    absl::Status status = backend_.On(Stage::kRun, problems);
+    begun_.clear();
+    share_ = 0;
+    for (const Args& args : group) begun_.push_back(&args.problem);
+    absl::Status status = backend_.On(Stage::kRun, begun_);
     if (!status.ok()) return status;
     for (const Args& args : group) Run(args);
     times_.compute += absl::Now() - start;
@@ -172,6 +181,8 @@ class IdentityStream : public Stream {
   IdentityBackend& backend_;
   std::vector<Block> blocks_;
   std::vector<std::shared_ptr<DeviceBuffer>> buffers_;
+  std::vector<const Problem*> begun_;
+  double share_ = 0;  // of begun_
   int marks_ = 0;
   PhaseTimes times_;
 };
@@ -241,5 +252,10 @@ double IdentityBackend::CostFlops(Op op, const Problem& problem,
 }
 
 absl::Status IdentityBackend::On(Stage, Group) { return absl::OkStatus(); }
+
+absl::StatusOr<double> IdentityBackend::OnProceed(Group, double,
+                                                  absl::FunctionRef<bool()>) {
+  return 1;
+}
 
 }  // namespace attnd::server

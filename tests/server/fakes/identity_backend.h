@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -69,6 +70,10 @@ class IdentityBackend : public Backend {
 
   // Called by streams, on their threads, before each stage.
   virtual absl::Status On(Stage stage, Group group);
+  // Called by Proceed for the group of the last kRun, of which `share` is done:
+  // the share that is done then.
+  virtual absl::StatusOr<double> OnProceed(Group group, double share,
+                                           absl::FunctionRef<bool()> pause);
 
  private:
   DeviceInfo device_;

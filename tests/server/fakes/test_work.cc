@@ -25,25 +25,46 @@ std::vector<ConstHostSpan> Pieces(const std::vector<std::byte>& bytes,
   return pieces;
 }
 
+// Tensors of one shape: Q and what is like it, K and V, LSE and delta.
+struct Specs {
+  explicit Specs(const WorkShape& shape)
+      : q{shape.dtype, {1, shape.q_len, shape.heads, shape.dim}},
+        kv{shape.dtype, {1, shape.kv_len, shape.heads, shape.dim}},
+        row{DType::kF32, {1, shape.heads, shape.q_len}} {}
+  TensorSpec q, kv, row;
+};
+
+int64_t Size(const TensorSpec& tensor) {
+  int64_t bytes = SizeOf(tensor.dtype);
+  for (int64_t n : tensor.shape) bytes *= n;
+  return bytes;
+}
+
 }  // namespace
 
 TestWork::TestWork(const WorkShape& shape)
-    : data_(std::make_shared<Data>()), work_(std::make_shared<Work>()) {
+    : TestWork(shape, std::make_shared<Data>()) {}
+
+TestWork::TestWork(const WorkShape& shape, const TestWork& other)
+    : TestWork(shape, [&other] {
+        auto data = std::make_shared<Data>();
+        data->q = other.data_->q;
+        data->kv = other.data_->kv;
+        data->row = other.data_->row;
+        return data;
+      }()) {}
+
+TestWork::TestWork(const WorkShape& shape, std::shared_ptr<Data> data)
+    : data_(std::move(data)), work_(std::make_shared<Work>()) {
   RequestSpec spec;
   spec.op = shape.op;
   spec.algorithm = shape.algorithm;
-  const TensorSpec q = {shape.dtype, {1, shape.q_len, shape.heads, shape.dim}};
-  const TensorSpec kv = {shape.dtype,
-                         {1, shape.kv_len, shape.heads, shape.dim}};
-  const TensorSpec row = {DType::kF32, {1, shape.heads, shape.q_len}};
-  const auto size = [](const TensorSpec& tensor) {
-    int64_t bytes = SizeOf(tensor.dtype);
-    for (int64_t n : tensor.shape) bytes *= n;
-    return bytes;
-  };
-  data_->q = RandomBytes(size(q));
-  data_->kv = RandomBytes(size(kv));
-  data_->row = RandomBytes(size(row));
+  const auto [q, kv, row] = Specs(shape);
+  if (data_->row.empty()) {
+    data_->q = RandomBytes(Size(q));
+    data_->kv = RandomBytes(Size(kv));
+    data_->row = RandomBytes(Size(row));
+  }
   const auto add = [&](TensorId id, const TensorSpec& tensor,
                        const std::vector<std::byte>& bytes) {
     spec.inputs[id] = tensor;

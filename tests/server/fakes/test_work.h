@@ -37,6 +37,8 @@ struct WorkShape {
 class TestWork {
  public:
   explicit TestWork(const WorkShape& shape);
+  // Over the data of `other`, of the same shape, which has not been submitted.
+  TestWork(const WorkShape& shape, const TestWork& other);
 
   const std::shared_ptr<Work>& work() const { return work_; }
   // Q's bytes, which an identity backend returns as O.
@@ -60,6 +62,8 @@ class TestWork {
     std::thread::id done_on;
     int release_calls = 0;
   };
+
+  TestWork(const WorkShape& shape, std::shared_ptr<Data> data);
 
   std::shared_ptr<Data> data_;
   std::shared_ptr<Work> work_;
