@@ -20,15 +20,15 @@ MemoryShares DivideMemory(int64_t memory_limit_bytes) {
   // The remaining sixteenth is for small messages, for windows of messages that
   // wait, and for what nothing counts: read buffers that a peer has filled by
   // less than their size, headers, call state.
-  shares.transport_bytes = memory_limit_bytes / 16 * 6;
-  shares.account_bytes = memory_limit_bytes / 16 * 9;
+  shares.transport_bytes = memory_limit_bytes / 16 * 8;
+  shares.account_bytes = memory_limit_bytes / 16 * 7;
   shares.small_bytes =
       std::clamp<int64_t>(memory_limit_bytes / 64, 1 << 20, 64 << 20);
-  constexpr int64_t kWaitingBytes = 128 << 10;
+  constexpr int64_t kWindowBytes = 64 << 10;
   shares.max_waiting =
-      std::max<int64_t>(memory_limit_bytes / 16 / kWaitingBytes, 64);
+      std::max<int64_t>(memory_limit_bytes / 32 / kWindowBytes, 512);
   shares.max_message_bytes =
-      std::min(shares.transport_bytes / 2, wire::kMaxMessageBytes);
+      std::min(memory_limit_bytes / 16 * 3, wire::kMaxMessageBytes);
   return shares;
 }
 

@@ -95,8 +95,8 @@ void Call::Read() {
 
 absl::Time Call::UploadDue() const {
   const absl::Time now = MonotonicNow();
-  if (upload_->small()) {
-    return now + std::min(UploadRoom::kSmallTime, parts_.stall_time);
+  if (const auto late_after = upload_->late_after()) {
+    return now + std::min(*late_after, parts_.stall_time);
   }
   return now + parts_.stall_time + TimeFor(upload_->hint().value_or(0));
 }
@@ -120,7 +120,7 @@ void Call::OnAlarm(State state) {
     const absl::Status status = upload->GiveUp();
     return status.ok() ? void() : Refuse(status);
   }
-  if (upload->small()) return OnLateUpload();
+  if (upload->late_after().has_value()) return OnLateUpload();
   Refuse(absl::DeadlineExceededError(
       "the message did not arrive within the stall time"));
 }
@@ -135,9 +135,7 @@ void Call::OnLateUpload() {
   const absl::Status status = upload->Late();
   if (!status.ok()) return Refuse(status);
   MutexLock lock(mutex_);
-  if (state_ == State::kReading) {
-    SetAlarm(UploadDue() - UploadRoom::kSmallTime);
-  }
+  if (state_ == State::kReading) SetAlarm(UploadDue());
 }
 
 void Call::OnNoMessage() {

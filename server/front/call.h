@@ -126,7 +126,7 @@ class Call : public std::enable_shared_from_this<Call> {
   Alarms::Id alarm_ ABSL_GUARDED_BY(mutex_);
   // Until the inputs have been copied or are not needed.
   std::shared_ptr<UploadRoom::Upload> upload_ ABSL_GUARDED_BY(mutex_);
-  WorkPtr work_ ABSL_GUARDED_BY(mutex_);  // of kWorking
+  WorkPtr work_ ABSL_GUARDED_BY(mutex_);           // of kWorking
   bool admitted_ ABSL_GUARDED_BY(mutex_) = false;  // counted as such
 
   // Written by whoever leads the call from one state to the next, and read in

@@ -21,9 +21,8 @@ constexpr absl::string_view kShuttingDown = "the server is shutting down";
 
 UploadRoom::UploadRoom(const UploadLimits& limits)
     : limits_(limits),
-      small_(limits.small_bytes),
-      large_(limits.large_bytes),
-      waiting_shares_(static_cast<double>(limits.max_waiting)),
+      small_(limits.small_bytes, limits.max_waiting),
+      large_(limits.large_bytes, limits.max_waiting),
       connections_(kRemembered),
       distrusted_(kRemembered) {}
 
@@ -49,8 +48,8 @@ absl::StatusOr<std::unique_ptr<UploadRoom::Upload>> UploadRoom::Enter(
   if (Allowed(*upload) && HasMemory(*upload) &&
       !IsMemoryWanted(*upload->pool_)) {
     Take(*upload);
-  } else if (waiting_ < limits_.max_waiting &&
-             waiting_shares_.MayAdd(upload->sender_.client)) {
+  } else if (upload->pool_->waiting_count < limits_.max_waiting &&
+             upload->pool_->waiting_shares.MayAdd(upload->sender_.client)) {
     Wait(*upload);
   } else {
     absl::Status refusal = Refusal("too many messages wait to be read");
@@ -121,7 +120,7 @@ void UploadRoom::Take(Upload& upload) {
 
 void UploadRoom::Release(Upload& upload) {
   Pool& pool = *upload.pool_;
-  if (&pool == &large_ && waiting_ > 0) {
+  if (&pool == &large_ && large_.waiting_count > 0) {
     const absl::Time now = MonotonicNow();
     rate_.Add(static_cast<double>(upload.bytes_), now - contended_since_);
     contended_since_ = now;
@@ -149,23 +148,23 @@ void UploadRoom::EndProbe(Upload& upload) {
 
 void UploadRoom::Wait(Upload& upload) {
   upload.state_ = Upload::State::kWaiting;
-  if (waiting_ == 0) contended_since_ = MonotonicNow();
-  ++waiting_;
+  Pool& pool = *upload.pool_;
+  if (pool.waiting_count == 0) contended_since_ = MonotonicNow();
+  ++pool.waiting_count;
+  pool.waiting_shares.Add(upload.sender_.client, 1);
   waiting_bytes_ += upload.bytes_;
-  waiting_shares_.Add(upload.sender_.client, 1);
-  auto [line, is_new] =
-      upload.pool_->waiting.try_emplace(upload.sender_.client);
+  auto [line, is_new] = pool.waiting.try_emplace(upload.sender_.client);
   line->second.push_back(&upload);
   upload.place_ = std::prev(line->second.end());
-  if (is_new) upload.pool_->turns.push_back(upload.sender_.client);
+  if (is_new) pool.turns.push_back(upload.sender_.client);
 }
 
 void UploadRoom::StopWaiting(Upload& upload) {
   Pool& pool = *upload.pool_;
   const std::string& client = upload.sender_.client;
-  --waiting_;
+  --pool.waiting_count;
+  pool.waiting_shares.Remove(client, 1);
   waiting_bytes_ -= upload.bytes_;
-  waiting_shares_.Remove(client, 1);
   auto line = pool.waiting.find(client);
   line->second.erase(upload.place_);
   if (!line->second.empty()) return;
@@ -232,7 +231,8 @@ void UploadRoom::Close() {
 
 UploadStats UploadRoom::stats() const {
   MutexLock lock(mutex_);
-  return {small_.held_bytes + large_.held_bytes, waiting_, refused_};
+  return {small_.held_bytes + large_.held_bytes,
+          small_.waiting_count + large_.waiting_count, refused_};
 }
 
 UploadRoom::Upload::~Upload() {
@@ -254,9 +254,10 @@ bool UploadRoom::Upload::granted() const {
   return state_ == State::kGranted;
 }
 
-bool UploadRoom::Upload::small() const {
+std::optional<absl::Duration> UploadRoom::Upload::late_after() const {
   MutexLock lock(room_.mutex_);
-  return pool_ == &room_.small_;
+  if (pool_ == &room_.large_) return std::nullopt;
+  return probing_ ? kProbeTime : kSmallTime;
 }
 
 std::optional<int64_t> UploadRoom::Upload::hint() const {

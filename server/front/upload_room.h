@@ -12,7 +12,8 @@
 //
 //   small   by its hint, or without one on a connection that has not sent a
 //           large one: in memory of their own, so that they never wait behind
-//           large ones. One that has not arrived within kSmallTime is none.
+//           large ones. One that has not arrived within kSmallTime is none,
+//           and kProbeTime is what the first of a connection has.
 //   large   all others
 //
 // Both are shared between clients as the byte account is (client_shares.h), and
@@ -47,7 +48,8 @@ struct UploadLimits {
   int64_t small_bytes = 0;
   // What a message without a hint counts as; at most large_bytes.
   int64_t max_message_bytes = 0;
-  int64_t max_waiting = 0;  // messages, of which each holds a window
+  // Messages that wait, small ones and large ones: each may hold a window.
+  int64_t max_waiting = 0;
 };
 
 // Who sends a message.
@@ -63,10 +65,11 @@ class UploadRoom {
   // Whatever its length, a message costs gRPC a buffer to read it into.
   static constexpr int64_t kLeastBytes = int64_t{4} << 10;
   static constexpr absl::Duration kSmallTime = absl::Milliseconds(250);
+  static constexpr absl::Duration kProbeTime = absl::Milliseconds(50);
   // For which a client is not believed whose hint was too low.
   static constexpr absl::Duration kDistrustTime = absl::Minutes(1);
-  static constexpr int kProbes = 4;
-  static constexpr int kProbesPerClient = 2;
+  static constexpr int kProbes = 16;
+  static constexpr int kProbesPerClient = 4;
 
   // One message's room, which it gives back when it goes. Its room outlives it.
   class Upload;
@@ -93,12 +96,16 @@ class UploadRoom {
 
  private:
   struct Pool {
-    explicit Pool(int64_t limit)
-        : limit_bytes(limit), shares(static_cast<double>(limit)) {}
+    Pool(int64_t limit, int64_t max_waiting)
+        : limit_bytes(limit),
+          shares(static_cast<double>(limit)),
+          waiting_shares(static_cast<double>(max_waiting)) {}
     int64_t limit_bytes;
     int64_t held_bytes = 0;
     ClientShares shares;
     // Who waits: each client's in order, and the clients in turn.
+    int64_t waiting_count = 0;
+    ClientShares waiting_shares;
     absl::flat_hash_map<std::string, std::list<Upload*>> waiting;
     std::deque<std::string> turns;
   };
@@ -134,8 +141,6 @@ class UploadRoom {
   const UploadLimits limits_;
   mutable Mutex mutex_;
   Pool small_ ABSL_GUARDED_BY(mutex_), large_ ABSL_GUARDED_BY(mutex_);
-  ClientShares waiting_shares_ ABSL_GUARDED_BY(mutex_);
-  int64_t waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
@@ -161,8 +166,8 @@ class UploadRoom::Upload {
 
   // The message may be read.
   bool granted() const;
-  // Whether it should have arrived within kSmallTime.
-  bool small() const;
+  // How long it may take before Late is to be called; none: it is large.
+  std::optional<absl::Duration> late_after() const;
   // How long the message is, if its client says so and is believed.
   std::optional<int64_t> hint() const;
 
@@ -170,9 +175,8 @@ class UploadRoom::Upload {
   // INVALID_ARGUMENT: that is more than its hint. Its client is then not
   // believed for a while.
   absl::Status Arrived(int64_t bytes);
-  // It was small(), and kSmallTime after it was granted it is not here. OK: it
-  // counts as large from now on. RESOURCE_EXHAUSTED, with RetryInfo: there is
-  // no room for that.
+  // late_after() its grant it is not here. OK: it counts as large from now on.
+  // RESOURCE_EXHAUSTED, with RetryInfo: there is no room for that.
   absl::Status Late();
   // It has waited as long as it may. OK: it waits no longer, and has been
   // granted meanwhile. Otherwise RESOURCE_EXHAUSTED with RetryInfo, and

@@ -39,7 +39,8 @@ def generate_stubs(folder):
 class Server:
   """An attnd process on a free port, stopped by SIGTERM.
 
-  `binary` starts it with `flags` added; `address` is where it listens.
+  `binary` starts it with `flags` added, on the CPU unless they say otherwise;
+  `address` is where it listens.
   """
 
   START_SECONDS = 60  # a sanitizer build on a busy machine takes its time
@@ -50,10 +51,11 @@ class Server:
     folder = pathlib.Path(self._folder.name)
     self.log_path = folder / "log"
     port_file = folder / "port"
+    if not any(flag.startswith("--device=") for flag in flags):
+      flags = ("--device=cpu", *flags)
     with open(self.log_path, "wb") as log:
       self.process = subprocess.Popen(
-          [binary, "--device=cpu", "--port=0", f"--port_file={port_file}",
-           *flags],
+          [binary, "--port=0", f"--port_file={port_file}", *flags],
           stdout=log, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + self.START_SECONDS
     # The port file appears whole, and there is nothing to wait on for that.

@@ -55,7 +55,7 @@ class UploadRoomTest : public ::testing::Test {
 TEST_F(UploadRoomTest, AMessageHoldsWhatItsHintSays) {
   const auto upload = Enter("a", 3 * kMiB);
   EXPECT_TRUE(upload->granted());
-  EXPECT_FALSE(upload->small());
+  EXPECT_EQ(upload->late_after(), std::nullopt);
   EXPECT_EQ(upload->hint(), 3 * kMiB);
   EXPECT_EQ(room_.stats().reserved_bytes, 3 * kMiB);
 }
@@ -126,17 +126,24 @@ TEST_F(UploadRoomTest, SmallOnesDoNotWaitBehindLargeOnes) {
   EXPECT_FALSE(c->granted());
   const auto hinted = Enter("d", 1000), unhinted = Enter("p");
   EXPECT_TRUE(hinted->granted());
-  EXPECT_TRUE(hinted->small());
+  EXPECT_NE(hinted->late_after(), std::nullopt);
   EXPECT_TRUE(unhinted->granted());
-  EXPECT_TRUE(unhinted->small());
+  EXPECT_NE(unhinted->late_after(), std::nullopt);
 }
 
 TEST_F(UploadRoomTest, AConnectionThatHasSentALargeOneIsTakenToSendAnother) {
   Sent("a", kMiB);
-  EXPECT_FALSE(Enter("a")->small());
+  EXPECT_EQ(Enter("a")->late_after(), std::nullopt);
   Sent("a", 10);
-  EXPECT_TRUE(Enter("a")->small());
-  EXPECT_TRUE(Enter("a", 10)->small()) << "a hint counts for more";
+  EXPECT_NE(Enter("a")->late_after(), std::nullopt);
+  EXPECT_NE(Enter("a", 10)->late_after(), std::nullopt)
+      << "a hint counts for more";
+}
+
+TEST_F(UploadRoomTest, AConnectionsFirstHasLessTimeToBeSmall) {
+  EXPECT_EQ(Enter("a", 10)->late_after(), UploadRoom::kProbeTime);
+  Sent("a", 10);
+  EXPECT_EQ(Enter("a", 10)->late_after(), UploadRoom::kSmallTime);
 }
 
 TEST_F(UploadRoomTest, FewThatHaveProvenNothingSendAtOnceAndOthersBesideThem) {
@@ -181,7 +188,7 @@ TEST_F(UploadRoomTest, AHintTooLowIsRefusedAndNotBelievedAgain) {
   EXPECT_EQ(ErrorField(status), "attnd-request-bytes");
   const auto next = EnterOn("a", "new", 1000);
   EXPECT_EQ(next->hint(), std::nullopt);
-  EXPECT_FALSE(next->small());
+  EXPECT_EQ(next->late_after(), std::nullopt);
   EXPECT_EQ(Enter("b", 1000)->hint(), 1000);
 }
 
@@ -200,9 +207,9 @@ TEST_F(UploadRoomTest, MoreThanAnyMessageMayHaveIsRefusedForGood) {
 TEST_F(UploadRoomTest, ASmallOneThatTakesLongCountsAsTheLargest) {
   const auto upload = Enter("a");
   EXPECT_TRUE(upload->Late().ok());
-  EXPECT_FALSE(upload->small());
+  EXPECT_EQ(upload->late_after(), std::nullopt);
   EXPECT_EQ(room_.stats().reserved_bytes, kLimits.max_message_bytes);
-  EXPECT_FALSE(Enter("a")->small());
+  EXPECT_EQ(Enter("a")->late_after(), std::nullopt);
 }
 
 TEST_F(UploadRoomTest, ASmallOneThatTakesLongIsRefusedWhereThereIsNoRoom) {

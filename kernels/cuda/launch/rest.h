@@ -24,7 +24,7 @@ struct SliceOptions {
   // A slice has at least so many tiles for each block of threads that the GPU
   // has place for: of fewer the last ones, which end one after another, would
   // take up a large part.
-  int least_waves = 10;
+  int least_waves = 16;
 };
 
 // For one thread at a time, with the device current; refers to the group and

@@ -5,7 +5,7 @@
 
 Needs tests/python/requirements.txt. Large requests come from 127.0.0.1 by TCP, in C++ (with the
 hint that the client library sends) or Python (generated stubs' way: no hint). Small ones beside
-them are another client's, over a unix socket in C++, and the same address's in Python.
+them are another client's, over a unix socket.
 """
 
 import argparse
@@ -99,10 +99,10 @@ class Bench:
                                    stdout=subprocess.PIPE, text=True)
         return lambda: json.loads(process.communicate()[0])
 
-    def small(self, server, seconds):
-        """p99 in seconds of small calls: of another client in C++, of the same in Python."""
+    def small(self, seconds):
+        """What became of another client's small calls, in C++ and in Python."""
         ends = [self.attnload(f'unix:{self.socket}', SMALL, 1, seconds),
-                self.sender('honest', server.address, self.message(32, 64), 1, seconds)]
+                self.sender('honest', f'unix:{self.socket}', self.message(32, 64), 1, seconds)]
         return [end() for end in ends]
 
     def server(self, limit, *flags):
@@ -133,10 +133,10 @@ class Bench:
         with_room.stop()
         server = self.server(limit)
         watch = Watch(server.process.pid)
-        alone = self.small(server, self.options.seconds / 2)
+        alone = self.small(self.options.seconds / 2)
         idle = watch.now()
         running = load(server, processes, in_flight)
-        beside = self.small(server, self.options.seconds)
+        beside = self.small(self.options.seconds)
         results = [end() for end in running]
         peak = watch.end()
         got = rate(results)
@@ -160,7 +160,7 @@ class Bench:
         server.stop()
 
     def compare_small(self, alone, beside):
-        for name, a, b in zip(('C++, another client', 'Python, the same'), alone, beside):
+        for name, a, b in zip(('C++', 'Python'), alone, beside):
             failed = sum(b['codes'].values()) - b['codes'].get('OK', 0)
             self.row(f'  small calls ({name}): failed of {sum(b["codes"].values())}',
                      str(failed), '0', failed == 0)
@@ -180,12 +180,12 @@ class Bench:
     def attack(self, limit, *attackers):
         server = self.server(limit)
         watch = Watch(server.process.pid)
-        alone = self.small(server, self.options.seconds / 2)
+        alone = self.small(self.options.seconds / 2)
         idle = watch.now()
         running = [self.sender(a[0], server.address, *a[1:], self.options.seconds + 3)
                    for a in attackers]
         time.sleep(2)
-        beside = self.small(server, self.options.seconds)
+        beside = self.small(self.options.seconds)
         for end in running:
             print(f'    {end()}')
         peak = watch.end()

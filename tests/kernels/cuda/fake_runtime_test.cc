@@ -95,7 +95,7 @@ class FakeRuntimeTest : public ::testing::Test {
     next_scratch = kMiB;
     next_slices = 1;
     slices_over = 0;
-    stream_ = CudaStream::Create(0, Gpu()).value();
+    stream_ = CudaStream::Create(0, Gpu(), {.under_way = 1}).value();
   }
   void TearDown() override {
     testing::RepairFakeDevice();
