@@ -57,6 +57,8 @@ void Leak(Table& table);
 void Fairness(Table& table);
 // Small requests beside ones of two seconds.
 void Small(Table& table);
+// Others' calls beside a request that takes minutes.
+void Slices(Table& table);
 // From a cancel to a lane that is free.
 void Cancel(Table& table);
 // How soon a server is gone after SIGTERM.

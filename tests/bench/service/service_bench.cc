@@ -18,6 +18,7 @@ constexpr Section kSections[] = {
     {"leak", "the same as soak with 8 KiB leaked a request", Leak},
     {"fairness", "kernels of 1 ms, one at a time", Fairness},
     {"small", "the smallest requests beside ones of 2 s", Small},
+    {"slices", "calls of 2e9 FLOPs beside a request of minutes", Slices},
     {"cancel", "a request of 10 s, cancelled", Cancel},
     {"drain", "SIGTERM", Drain},
     {"stopped", "8 MiB calls to a server stopped by SIGSTOP", Stopped},
