@@ -54,32 +54,41 @@ void RunPackQTask(const BackwardArgs& args, const FlashTask& task) {
   });
 }
 
-void RunSlabTask(const BackwardArgs& args, const FlashTask& task,
-                 absl::Span<const Slab> slabs, Scratch& scratch) {
-  const Problem& p = args.problem;
+// False once the problem is cancelled.
+bool RunSlabBlock(const BackwardArgs& args, const FlashTask& task,
+                  const Slab& slab, int64_t first, Scratch& scratch) {
+  const int64_t tokens = std::min(task.count, slab.columns.hi - first);
+  scratch.Begin();
+  scratch.sequence.Pieces(first, tokens, &scratch.pieces);
+  if (!Wanted(args, scratch.pieces).any()) return true;
+  bool goes_on = false;
+  WithWords(args.problem, task.f32_scores, [&](auto score_words) {
+    using ScoreWords = decltype(score_words);
+    const auto run_block = [&](auto words) {
+      const BackwardBlock<ScoreWords, decltype(words)> block(
+          args, task, slab, first, tokens, scratch);
+      goes_on = block.Run(scratch.sequence.RowsThatSee(scratch.pieces));
+    };
+    if (task.f32_words) {
+      run_block(F32Words());
+    } else {
+      run_block(score_words);
+    }
+  });
+  return goes_on;
+}
+
+bool RunSlabTask(const BackwardArgs& args, const FlashTask& task,
+                 absl::Span<const Slab> slabs, Scratch& scratch,
+                 absl::FunctionRef<bool()> pause, int64_t& first) {
   const Slab& slab = slabs[task.part];
-  scratch.sequence.Reset(p, task.b);
-  bool cancelled = false;
-  for (int64_t first = slab.columns.lo; first < slab.columns.hi && !cancelled;
-       first += task.count) {
-    const int64_t tokens = std::min(task.count, slab.columns.hi - first);
-    scratch.Begin();
-    scratch.sequence.Pieces(first, tokens, &scratch.pieces);
-    if (!Wanted(args, scratch.pieces).any()) continue;
-    WithWords(p, task.f32_scores, [&](auto score_words) {
-      using ScoreWords = decltype(score_words);
-      const auto run_block = [&](auto words) {
-        const BackwardBlock<ScoreWords, decltype(words)> block(
-            args, task, slab, first, tokens, scratch);
-        cancelled = !block.Run(scratch.sequence.RowsThatSee(scratch.pieces));
-      };
-      if (task.f32_words) {
-        run_block(F32Words());
-      } else {
-        run_block(score_words);
-      }
-    });
+  scratch.sequence.Reset(args.problem, task.b);
+  while (first < slab.columns.hi) {
+    if (!RunSlabBlock(args, task, slab, first, scratch)) return true;
+    first += task.count;
+    if (first < slab.columns.hi && pause()) return false;
   }
+  return true;
 }
 
 void RunSumTask(const BackwardArgs& args, const FlashTask& task,
@@ -102,9 +111,11 @@ void RunFlashPackQ(const BackwardArgs& args, const FlashTask& task) {
   HWY_DYNAMIC_DISPATCH(RunPackQTask)(args, task);
 }
 
-void RunFlashSlab(const BackwardArgs& args, const FlashTask& task,
-                  absl::Span<const Slab> slabs, Scratch& scratch) {
-  HWY_DYNAMIC_DISPATCH(RunSlabTask)(args, task, slabs, scratch);
+bool RunFlashSlab(const BackwardArgs& args, const FlashTask& task,
+                  absl::Span<const Slab> slabs, Scratch& scratch,
+                  absl::FunctionRef<bool()> pause, int64_t& first) {
+  return HWY_DYNAMIC_DISPATCH(RunSlabTask)(args, task, slabs, scratch, pause,
+                                           first);
 }
 
 void RunFlashSum(const BackwardArgs& args, const FlashTask& task,

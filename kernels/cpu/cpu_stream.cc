@@ -71,7 +71,9 @@ absl::Status CpuStream::RunGroup(absl::Span<const Args> group,
   if (options.algorithm != Algorithm::kAuto) {
     ReferenceJob job(group, options.algorithm);
     if (job.flops() <= kInlineFlops) {
-      for (int64_t i = 0; i < job.tasks(); ++i) job.Run(i, scratch_);
+      for (int64_t i = 0; i < job.tasks(); ++i) {
+        job.Run(i, scratch_, [] { return false; });
+      }
     } else {
       Start(std::move(job));
     }
@@ -101,7 +103,7 @@ void CpuStream::Start(AnyJob job) {
   const bool here = job.flops() <= kHelpFlops;
   job_ = std::make_unique<AnyJob>(std::move(job));
   tasks_ = {.turns = job_->turns()};
-  done_flops_ = 0;
+  taken_flops_ = 0;
   if (here) RunUntil([] { return false; }, /*help=*/true);
 }
 
@@ -110,17 +112,19 @@ double CpuStream::RunUntil(absl::FunctionRef<bool()> pause, bool help) {
   int64_t done = tasks_.next;
   const auto run = [&](int64_t task, int worker) {
     const bool here = worker == pool.threads();
-    job_->Run(task, here ? scratch_ : compute_.scratch[worker]);
+    return job_->Run(task, here ? scratch_ : compute_.scratch[worker], pause);
   };
   if (pool.RunUntil(pause, help, run, tasks_)) {
     job_.reset();
     workspace_.Reset();
     return 1;
   }
-  for (; done < tasks_.next; ++done) done_flops_ += job_->TaskFlops(done);
+  for (; done < tasks_.next; ++done) taken_flops_ += job_->TaskFlops(done);
+  double flops = taken_flops_;
+  for (int64_t task : tasks_.begun) flops -= job_->FlopsLeft(task);
   // Of tasks that cost next to nothing some are left.
   constexpr double kMost = 0.999;
-  return std::min(kMost, done_flops_ / job_->flops());
+  return std::min(kMost, flops / job_->flops());
 }
 
 absl::StatusOr<double> CpuStream::Proceed(absl::FunctionRef<bool()> pause) {

@@ -69,7 +69,7 @@ class CpuStream : public Stream {
   Scratch scratch_;           // of the calling thread
   std::unique_ptr<Job> job_;  // what has begun and not ended; mostly null
   ThreadPool::Tasks tasks_;   // of job_
-  double done_flops_ = 0;     // of tasks_, those before the next
+  double taken_flops_ = 0;    // of tasks_, those before the next
   std::vector<std::shared_ptr<DeviceBuffer>> buffers_;
   int marks_ = 0;
   PhaseTimes times_;

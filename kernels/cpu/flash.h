@@ -6,6 +6,9 @@
 // so results depend neither on the number of threads nor on what else is in the
 // group.
 
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/flash_plan.h"
@@ -23,8 +26,12 @@ void RunFlashForward(const ForwardArgs& args, const FlashTask& task,
 void RunFlashMerge(const ForwardArgs& args, const FlashTask& task,
                    Scratch& scratch);
 void RunFlashPackQ(const BackwardArgs& args, const FlashTask& task);
-void RunFlashSlab(const BackwardArgs& args, const FlashTask& task,
-                  absl::Span<const Slab> slabs, Scratch& scratch);
+// A block of the slab's columns after the other, from `first` on, which moves
+// along. False: after one of them pause() was true, and some are left for
+// another call, with any scratch.
+bool RunFlashSlab(const BackwardArgs& args, const FlashTask& task,
+                  absl::Span<const Slab> slabs, Scratch& scratch,
+                  absl::FunctionRef<bool()> pause, int64_t& first);
 void RunFlashSum(const BackwardArgs& args, const FlashTask& task,
                  absl::Span<const Slab> slabs);
 

@@ -72,13 +72,41 @@ void FlashJob::Cut(int threads) {
     }
     turns_.push_back(static_cast<int64_t>(batches_.size() - before));
   });
+  first_.resize(batches_.size());
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    const FlashTask& task = batches_[i].front();
+    if (task.kind == FlashTask::Kind::kSlab) {
+      first_[i] = plan_.Slabs(task)[task.part].columns.lo;
+    }
+  }
 }
 
-void FlashJob::Run(int64_t task, Scratch& scratch) const {
-  for (const FlashTask& part : batches_[task]) Run(part, scratch);
+bool FlashJob::IsSlab(int64_t task) const {
+  return batches_[task].size() == 1 &&
+         batches_[task].front().kind == FlashTask::Kind::kSlab;
+}
+
+bool FlashJob::Run(int64_t task, Scratch& scratch, Pause pause) {
+  if (!IsSlab(task)) {
+    for (const FlashTask& part : batches_[task]) Run(part, scratch);
+    return true;
+  }
+  const FlashTask& slab = batches_[task].front();
+  const BackwardArgs& args = backward_[slab.problem];
+  if (!Proceed(args.problem)) return true;
+  return RunFlashSlab(args, slab, plan_.Slabs(slab), scratch, pause,
+                      first_[task]);
 }
 
 double FlashJob::TaskFlops(int64_t task) const { return Flops(batches_[task]); }
+
+double FlashJob::FlopsLeft(int64_t task) const {
+  if (!IsSlab(task)) return TaskFlops(task);
+  const FlashTask& slab = batches_[task].front();
+  const Interval columns = plan_.Slabs(slab)[slab.part].columns;
+  return slab.flops * static_cast<double>(columns.hi - first_[task]) /
+         static_cast<double>(columns.size());
+}
 
 void FlashJob::Run(const FlashTask& task, Scratch& scratch) const {
   return forward_.empty() ? RunBackward(task, scratch)
@@ -110,8 +138,12 @@ void FlashJob::RunBackward(const FlashTask& task, Scratch& scratch) const {
       return RunFlashSum(args, task, plan_.Slabs(task));
     case FlashTask::Kind::kEmpty:
       return ClearBackward(args, task);
-    default:
-      return RunFlashSlab(args, task, plan_.Slabs(task), scratch);
+    default: {
+      const absl::Span<const Slab> slabs = plan_.Slabs(task);
+      int64_t first = slabs[task.part].columns.lo;
+      RunFlashSlab(
+          args, task, slabs, scratch, [] { return false; }, first);
+    }
   }
 }
 

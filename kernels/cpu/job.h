@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/flash_plan.h"
@@ -18,15 +19,20 @@ namespace attnd::cpu {
 
 class Job {
  public:
+  using Pause = absl::FunctionRef<bool()>;
+
   virtual ~Job() = default;
 
   // What it costs, as FLOPs that the fast kernels would do in the same time.
   double flops() const { return flops_; }
   // For ThreadPool::Tasks.
   absl::Span<const int64_t> turns() const { return turns_; }
-  // Several at once, each with a scratch of its own.
-  virtual void Run(int64_t task, Scratch& scratch) const = 0;
+  // Several at once, each with a scratch of its own. False: it has stopped in
+  // the middle, as pause() was true, and is to be run again, with any scratch.
+  virtual bool Run(int64_t task, Scratch& scratch, Pause pause) = 0;
   virtual double TaskFlops(int64_t task) const = 0;
+  // What is left of one that has stopped.
+  virtual double FlopsLeft(int64_t task) const = 0;
 
  protected:
   double flops_ = 0;
@@ -49,11 +55,13 @@ class FlashJob final : public Job {
   // Before the first Run: cuts it into tasks for `threads`.
   void Cut(int threads);
 
-  void Run(int64_t task, Scratch& scratch) const override;
+  bool Run(int64_t task, Scratch& scratch, Pause pause) override;
   double TaskFlops(int64_t task) const override;
+  double FlopsLeft(int64_t task) const override;
 
  private:
   void CountFlops();
+  bool IsSlab(int64_t task) const;
   void Run(const FlashTask& task, Scratch& scratch) const;
   void RunForward(const FlashTask& task, Scratch& scratch) const;
   void RunBackward(const FlashTask& task, Scratch& scratch) const;
@@ -62,6 +70,8 @@ class FlashJob final : public Job {
   absl::Span<const BackwardArgs> backward_;
   FlashPlan plan_;
   std::vector<absl::Span<const FlashTask>> batches_;  // by task
+  // By task, of a slab alone: the first of its columns that has not been done.
+  std::vector<int64_t> first_;
 };
 
 // The papers' algorithms, a head to a task, one problem after another.
@@ -70,8 +80,9 @@ class ReferenceJob final : public Job {
   ReferenceJob(absl::Span<const ForwardArgs> group, Algorithm algorithm);
   ReferenceJob(absl::Span<const BackwardArgs> group, Algorithm algorithm);
 
-  void Run(int64_t task, Scratch& scratch) const override;
+  bool Run(int64_t task, Scratch& scratch, Pause pause) override;
   double TaskFlops(int64_t task) const override;
+  double FlopsLeft(int64_t task) const override { return TaskFlops(task); }
   int64_t tasks() const { return ends_.empty() ? 0 : ends_.back(); }
 
  private:

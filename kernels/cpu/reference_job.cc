@@ -70,22 +70,23 @@ double ReferenceJob::TaskFlops(int64_t task) const {
 
 // The reference's only error is CANCELLED, which leaves the outputs undefined
 // and the device as it was.
-void ReferenceJob::Run(int64_t task, Scratch&) const {
+bool ReferenceJob::Run(int64_t task, Scratch&, Pause) {
   const int64_t problem = ProblemOf(task);
   const int64_t i = task - (ends_[problem] - turns_[problem]);
   if (!forward_.empty()) {
     const ForwardArgs& args = forward_[problem];
-    if (!Proceed(args.problem)) return;
+    if (!Proceed(args.problem)) return true;
     const int64_t heads = args.problem.q_heads;
     const HeadSlice slice(args, i / heads, i % heads);
     reference::Forward(slice.forward(), algorithm_).IgnoreError();
   } else {
     const BackwardArgs& args = backward_[problem];
-    if (!Proceed(args.problem)) return;
+    if (!Proceed(args.problem)) return true;
     const int64_t heads = args.problem.kv_heads;
     const HeadSlice slice(args, i / heads, i % heads);
     reference::Backward(slice.backward(), algorithm_).IgnoreError();
   }
+  return true;
 }
 
 }  // namespace attnd::cpu

@@ -1,6 +1,7 @@
 #include "kernels/cpu/thread_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/give_way.h"
 
@@ -32,33 +33,38 @@ void ThreadPool::Stop() {
 void ThreadPool::ParallelFor(absl::Span<const int64_t> turns, bool help,
                              Task run) {
   Tasks tasks = {.turns = turns};
-  RunUntil([] { return false; }, help, run, tasks);
+  const auto whole = [run](int64_t task, int worker) {
+    run(task, worker);
+    return true;
+  };
+  RunUntil([] { return false; }, help, whole, tasks);
 }
 
-bool ThreadPool::RunUntil(absl::FunctionRef<bool()> pause, bool help, Task run,
+bool ThreadPool::RunUntil(absl::FunctionRef<bool()> pause, bool help, Part run,
                           Tasks& tasks) {
-  Job job{.run = run, .pause = pause, .tasks = tasks, .changed = {}};
+  Job job{.run = run, .pause = pause, .tasks = std::move(tasks), .changed = {}};
   MutexLock lock(mutex_);
   OpenTurn(job);
   while (!job.turn_ended()) {
     if (help && job.has_task()) {
       const int64_t task = TakeTask(job);
       lock.Unlock();
-      const bool pause_now = Run(job, task, threads());
+      const End end = Run(job, task, threads());
       lock.Lock();
-      EndTask(job, pause_now);
+      EndTask(job, task, end);
     } else {
       job.changed.Wait(lock);
     }
   }
   jobs_.erase(std::remove(jobs_.begin(), jobs_.end(), &job), jobs_.end());
-  tasks = job.tasks;
-  return job.all_taken();
+  const bool ended = job.left() == 0 && job.tasks.turns.empty();
+  tasks = std::move(job.tasks);
+  return ended;
 }
 
 void ThreadPool::OpenTurn(Job& job) {
   Tasks& tasks = job.tasks;
-  while (tasks.next == tasks.open && !tasks.turns.empty()) {
+  while (job.left() == 0 && !tasks.turns.empty()) {
     tasks.open += tasks.turns.front();
     tasks.turns.remove_prefix(1);
   }
@@ -72,18 +78,23 @@ void ThreadPool::OpenTurn(Job& job) {
 
 int64_t ThreadPool::TakeTask(Job& job) {
   ++job.running;
-  return job.tasks.next++;
+  std::vector<int64_t>& begun = job.tasks.begun;
+  if (begun.empty()) return job.tasks.next++;
+  const int64_t task = begun.back();
+  begun.pop_back();
+  return task;
 }
 
-bool ThreadPool::Run(const Job& job, int64_t task, int worker) {
+ThreadPool::End ThreadPool::Run(const Job& job, int64_t task, int worker) {
   if (worker < threads()) cores_.Compute(worker);
-  job.run(task, worker);
-  return job.pause();
+  if (!job.run(task, worker)) return End::kStopped;
+  return job.pause() ? End::kPause : End::kGoOn;
 }
 
-void ThreadPool::EndTask(Job& job, bool pause) {
+void ThreadPool::EndTask(Job& job, int64_t task, End end) {
   --job.running;
-  if (pause) job.paused = true;
+  if (end != End::kGoOn) job.paused = true;
+  if (end == End::kStopped) job.tasks.begun.push_back(task);
   if (!job.turn_ended()) return;
   OpenTurn(job);
   // The caller may return, and the job be gone, once this is unlocked.
@@ -104,12 +115,12 @@ void ThreadPool::Work(int worker) {
     Job& job = *jobs_.front();
     jobs_.pop_front();
     if (!job.has_task()) continue;  // its caller took the last one
-    if (job.tasks.next + 1 < job.tasks.open) jobs_.push_back(&job);
+    if (job.left() > 1) jobs_.push_back(&job);
     const int64_t task = TakeTask(job);
     lock.Unlock();
-    const bool pause = Run(job, task, worker);
+    const End end = Run(job, task, worker);
     lock.Lock();
-    EndTask(job, pause);
+    EndTask(job, task, end);
   }
 }
 

@@ -43,6 +43,7 @@ class ThreadPool {
     absl::Span<const int64_t> turns;  // those that are yet to open
     int64_t next = 0;                 // the first task that nobody has taken
     int64_t open = 0;                 // the end of the turn
+    std::vector<int64_t> begun = {};  // taken, but they stopped in the middle
   };
 
   // Runs every task once, started in ascending order, and returns when all
@@ -53,42 +54,47 @@ class ThreadPool {
   // caller would compete with the threads that talk to clients.
   void ParallelFor(absl::Span<const int64_t> turns, bool help, Task run);
 
-  // The same for what is left of `tasks`, until all have ended or pause() was
-  // true after one: no more are started then, and those that run end. Whether
-  // all have ended; if not, a later call goes on from there. A call runs at
-  // least one task. `pause` is called on the threads that run tasks, and must
-  // not block.
-  bool RunUntil(absl::FunctionRef<bool()> pause, bool help, Task run,
+  // As Task, of one that may stop in the middle once pause() is true. Whether
+  // it has ended; if not, it is called again.
+  using Part = absl::FunctionRef<bool(int64_t task, int worker)>;
+
+  // As ParallelFor for what is left of `tasks`, until all have ended, or
+  // pause() was true after one or one has stopped: no more are started then,
+  // and those that run end or stop. Whether all have ended; if not, a later
+  // call goes on from there. A call runs at least one task, or a part of it.
+  // `pause` is called on the threads that run tasks, and must not block.
+  bool RunUntil(absl::FunctionRef<bool()> pause, bool help, Part run,
                 Tasks& tasks);
 
  private:
   // A call of RunUntil. All but `run` and `pause` is the pool's, under its
   // mutex.
   struct Job {
-    Task run;
+    Part run;
     absl::FunctionRef<bool()> pause;
     Tasks tasks;
     int64_t running = 0;
     bool paused = false;
     Condition changed;  // the turn, or the call has ended
 
-    bool has_task() const { return !paused && tasks.next < tasks.open; }
-    bool turn_ended() const { return !has_task() && running == 0; }
-    bool all_taken() const {
-      return tasks.next == tasks.open && tasks.turns.empty();
+    int64_t left() const {  // of the turn, to be taken
+      return tasks.open - tasks.next + static_cast<int64_t>(tasks.begun.size());
     }
+    bool has_task() const { return !paused && left() > 0; }
+    bool turn_ended() const { return !has_task() && running == 0; }
   };
 
   void Stop();
   void Work(int worker);
   // Once a turn has ended: lets threads take the tasks of the next one.
   void OpenTurn(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  enum class End { kGoOn, kPause, kStopped };
   // Takes the job's next task: the caller unlocks, calls Run, locks again and
-  // calls EndTask with what Run has returned, whether to pause.
+  // calls EndTask with what Run has returned.
   int64_t TakeTask(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool Run(const Job& job, int64_t task, int worker)
-      ABSL_LOCKS_EXCLUDED(mutex_);
-  void EndTask(Job& job, bool pause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  End Run(const Job& job, int64_t task, int worker) ABSL_LOCKS_EXCLUDED(mutex_);
+  void EndTask(Job& job, int64_t task, End end)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   Mutex mutex_;
   Condition work_;  // there are jobs, or the pool stops

@@ -230,7 +230,9 @@ TEST(FlashPlanTest, NothingTakesMoreMemoryThanIsSaid) {
                            const FlashTask& task, Scratch& scratch) {
     if (task.kind == Kind::kPackQ) RunFlashPackQ(args, task);
     if (task.kind == Kind::kSlab) {
-      RunFlashSlab(args, task, plan.Slabs(task), scratch);
+      int64_t first = plan.Slabs(task)[task.part].columns.lo;
+      RunFlashSlab(
+          args, task, plan.Slabs(task), scratch, [] { return false; }, first);
     }
     if (task.kind == Kind::kSum) RunFlashSum(args, task, plan.Slabs(task));
   };

@@ -159,7 +159,7 @@ TEST(ThreadPoolTest, APausedJobGoesOnWhereItStopped) {
     std::vector<int> runs(kTasks, 0);
     ThreadPool::Tasks tasks = {.turns = kTurns};
     int calls = 1;
-    const auto run = [&](int64_t task, int) { ++runs[task]; };
+    const auto run = [&](int64_t task, int) { return ++runs[task] > 0; };
     while (!pool.RunUntil([] { return true; }, help, run, tasks)) {
       // Whatever was taken has ended, and nothing more has begun.
       for (int64_t task = 0; task < kTasks; ++task) {
@@ -173,12 +173,34 @@ TEST(ThreadPoolTest, APausedJobGoesOnWhereItStopped) {
   }
 }
 
+TEST(ThreadPoolTest, ATaskThatStoppedGoesOnBeforeItsTurnEnds) {
+  constexpr int64_t kTurns[] = {2, 1};
+  for (const bool help : {false, true}) {
+    ThreadPool pool(2);
+    std::vector<int> parts(3, 0);
+    ThreadPool::Tasks tasks = {.turns = kTurns};
+    // Of three parts each.
+    const auto run = [&](int64_t task, int) {
+      if (task == 2) {
+        EXPECT_EQ(parts[0], 3);
+        EXPECT_EQ(parts[1], 3);
+      }
+      return ++parts[task] == 3;
+    };
+    int calls = 1;
+    while (!pool.RunUntil([] { return false; }, help, run, tasks)) ++calls;
+    EXPECT_THAT(parts, Each(3));
+    EXPECT_GE(calls, 5);  // one stop a call, or two at once
+    EXPECT_LE(calls, 7);
+  }
+}
+
 TEST(ThreadPoolTest, APauseAfterTheLastTaskIsNone) {
   ThreadPool pool(1);
   constexpr int64_t kTurns[] = {1, 0};
   ThreadPool::Tasks tasks = {.turns = kTurns};
-  EXPECT_TRUE(
-      pool.RunUntil([] { return true; }, false, [](int64_t, int) {}, tasks));
+  EXPECT_TRUE(pool.RunUntil([] { return true; }, false,
+                            [](int64_t, int) { return true; }, tasks));
 }
 
 TEST(ThreadPoolTest, OtherJobsRunWhileOneIsPaused) {
@@ -186,10 +208,10 @@ TEST(ThreadPoolTest, OtherJobsRunWhileOneIsPaused) {
   constexpr int64_t kTurns[] = {3};
   ThreadPool::Tasks tasks = {.turns = kTurns};
   int runs = 0;
-  const auto run = [&](int64_t, int) { ++runs; };
+  const auto run = [&](int64_t, int) { return ++runs > 0; };
   EXPECT_FALSE(pool.RunUntil([] { return true; }, false, run, tasks));
   EXPECT_EQ(runs, 1);
-  pool.ParallelFor({5}, false, run);
+  pool.ParallelFor({5}, false, [&](int64_t, int) { ++runs; });
   EXPECT_EQ(runs, 6);
   EXPECT_TRUE(pool.RunUntil([] { return false; }, false, run, tasks));
   EXPECT_EQ(runs, 8);
