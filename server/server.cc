@@ -1,17 +1,17 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "attn/v1/attention.grpc.pb.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
+#include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "proto/wire/grpc_time.h"
@@ -20,10 +20,13 @@
 #include "server/front/describe.h"
 #include "server/front/service.h"
 #include "server/front/upload_room.h"
-#include "server/net/address.h"
+#include "server/net/acceptor.h"
+#include "server/net/connection_table.h"
+#include "server/net/listen.h"
 #include "server/net/unix_socket.h"
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/metrics_server.h"
+#include "server/telemetry/refusal_log.h"
 #include "server/work/device_name.h"
 
 namespace attnd::server {
@@ -55,10 +58,6 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams_per_connection},
       {GRPC_ARG_MAX_METADATA_SIZE,
        static_cast<int>(options.max_metadata_bytes)},
-#ifdef GRPC_ARG_MAX_ALLOWED_INCOMING_CONNECTIONS
-      {GRPC_ARG_MAX_ALLOWED_INCOMING_CONNECTIONS,
-       options.max_connections.value_or(1024)},
-#endif
       {GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time)},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout)},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
@@ -67,12 +66,27 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 250},
       // Otherwise a stream that nobody reads yet holds up to 8 MiB.
       {GRPC_ARG_HTTP2_BDP_PROBE, options.long_links ? 1 : 0},
-      // A port that someone has is an error.
-      {GRPC_ARG_ALLOW_REUSEPORT, 0},
   };
   for (const auto& [name, value] : arguments) {
     builder.AddChannelArgument(name, value);
   }
+}
+
+// What hands connections to the server that `builder` builds, once it has
+// started and until it is shut down.
+std::function<void(Descriptor)> ConnectionsTo(
+    grpc::ServerBuilder& builder,
+    std::shared_ptr<grpc::ServerCredentials> credentials) {
+  using Builder = grpc::ServerBuilder::experimental_type;
+  using Acceptor = grpc::experimental::ExternalConnectionAcceptor;
+  return [acceptor = std::shared_ptr<Acceptor>(
+              builder.experimental().AddExternalConnectionAcceptor(
+                  Builder::ExternalConnectionType::FROM_FD,
+                  std::move(credentials)))](Descriptor connection) {
+    Acceptor::NewConnectionParameters parameters;
+    parameters.fd = connection.release();
+    acceptor->HandleNewConnection(&parameters);
+  };
 }
 
 }  // namespace
@@ -81,7 +95,10 @@ class Server::Impl {
  public:
   explicit Impl(const ServerOptions& options,
                 std::vector<std::unique_ptr<Backend>> backends)
-      : options_(options), backends_(std::move(backends)) {
+      : options_(options),
+        backends_(std::move(backends)),
+        connections_(options.max_connections,
+                     options.max_connections_per_client) {
     const MemoryShares shares = DivideMemory(options_.memory_limit_bytes);
     options_.scheduler.memory_bytes = shares.account_bytes;
     if (options_.max_message_bytes == 0) {
@@ -91,6 +108,8 @@ class Server::Impl {
 
   ~Impl() {
     Drain(absl::ZeroDuration());
+    // While it drains, connections are accepted and their calls refused.
+    acceptor_ = nullptr;
     if (transport_ == nullptr) return;
     transport_->Shutdown(wire::ToGrpcDeadline(MonotonicNow() + kLastResponses));
   }
@@ -164,7 +183,8 @@ class Server::Impl {
                      options_.max_message_bytes, shares.max_waiting});
     metrics_ = std::make_shared<Metrics>(
         std::move(labels), [this] { return scheduler_->stats(); },
-        [this] { return uploads_->stats(); });
+        [this] { return uploads_->stats(); },
+        [this] { return connections_.stats(); });
     return absl::OkStatus();
   }
 
@@ -178,6 +198,8 @@ class Server::Impl {
   }
 
   absl::Status StartTransport() {
+    absl::StatusOr<std::vector<Descriptor>> listeners = Listen();
+    if (!listeners.ok()) return listeners.status();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     alarms_ = std::make_unique<Alarms>();
@@ -189,37 +211,50 @@ class Server::Impl {
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);
     builder.RegisterService(service_.get());
-    std::vector<std::string> addresses;
-    int port = 0;
+    const std::function<void(Descriptor)> hand_over =
+        ConnectionsTo(builder, grpc::InsecureServerCredentials());
+    std::unique_ptr<grpc::Server> transport = builder.BuildAndStart();
+    if (transport == nullptr) return absl::InternalError("gRPC cannot start");
+    {
+      MutexLock lock(health_mutex_);
+      transport_ = std::move(transport);
+      UpdateHealth();
+    }
+    std::vector<Door> doors;
+    for (Descriptor& listener : *listeners) {
+      doors.push_back({std::move(listener), hand_over});
+    }
+    auto acceptor =
+        Acceptor::Start(std::move(doors), connections_,
+                        [lines = std::make_shared<RefusalLog>(options_.log)](
+                            Refusal why, const Origin& origin) {
+                          lines->Add(why, origin, MonotonicNow());
+                        });
+    if (!acceptor.ok()) return acceptor.status();
+    acceptor_ = *std::move(acceptor);
+    return absl::OkStatus();
+  }
+
+  // On TCP and on the unix socket. Who connects waits until there is somebody
+  // to accept.
+  absl::StatusOr<std::vector<Descriptor>> Listen() {
+    std::vector<Descriptor> listeners;
     if (options_.port >= 0) {
-      addresses.push_back(Address(options_.host, options_.port));
-      builder.AddListeningPort(addresses.back(),
-                               grpc::InsecureServerCredentials(), &port);
+      auto tcp =
+          ListenOnTcp(options_.host, options_.port, options_.keepalive_timeout);
+      if (!tcp.ok()) return tcp.status();
+      port_ = tcp->port;
+      listeners = std::move(tcp->sockets);
     }
     if (!options_.unix_socket.empty()) {
-      auto unix_socket = UnixSocketFile::Claim(options_.unix_socket);
-      if (!unix_socket.ok()) return unix_socket.status();
-      unix_socket_ = *std::move(unix_socket);
-      addresses.push_back(absl::StrCat("unix:", options_.unix_socket));
-      builder.AddListeningPort(unix_socket_->uri(),
-                               grpc::InsecureServerCredentials());
+      auto file = UnixSocketFile::Claim(options_.unix_socket);
+      if (!file.ok()) return file.status();
+      unix_socket_ = *std::move(file);
+      auto socket = unix_socket_->Listen(options_.unix_socket_mode);
+      if (!socket.ok()) return socket.status();
+      listeners.push_back(*std::move(socket));
     }
-    std::unique_ptr<grpc::Server> transport;
-    const auto start = [&] { transport = builder.BuildAndStart(); };
-    if (unix_socket_ == nullptr) {
-      start();
-    } else {
-      unix_socket_->Bind(options_.unix_socket_mode, start);
-    }
-    if (transport == nullptr) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", absl::StrJoin(addresses, " and ")));
-    }
-    if (options_.port >= 0) port_ = port;
-    MutexLock lock(health_mutex_);
-    transport_ = std::move(transport);
-    UpdateHealth();
-    return absl::OkStatus();
+    return listeners;
   }
 
   void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_) {
@@ -235,6 +270,7 @@ class Server::Impl {
   ServerOptions options_;
   const std::vector<std::unique_ptr<Backend>> backends_;
   std::unique_ptr<Scheduler> scheduler_;
+  ConnectionTable connections_;
   std::shared_ptr<Metrics> metrics_;
   AdmittedCalls admitted_calls_;
   std::unique_ptr<UploadRoom> uploads_;
@@ -248,6 +284,7 @@ class Server::Impl {
   bool draining_ ABSL_GUARDED_BY(health_mutex_) = false;
   int devices_left_ ABSL_GUARDED_BY(health_mutex_) = 0;
   std::unique_ptr<grpc::Server> transport_ ABSL_GUARDED_BY(health_mutex_);
+  std::unique_ptr<Acceptor> acceptor_;
 
   Mutex drain_mutex_;
   bool drained_ ABSL_GUARDED_BY(drain_mutex_) = false;
@@ -258,13 +295,6 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     std::vector<std::unique_ptr<Backend>> backends) {
   absl::Status status = options.Validate();
   if (!status.ok()) return status;
-#ifndef GRPC_ARG_MAX_ALLOWED_INCOMING_CONNECTIONS
-  if (options.max_connections.has_value()) {
-    return absl::InvalidArgumentError(
-        "--max_connections: this gRPC cannot limit connections; 1.57 and later "
-        "can");
-  }
-#endif
   auto impl = std::make_unique<Impl>(options, std::move(backends));
   status = impl->Start();
   if (!status.ok()) return status;

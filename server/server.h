@@ -25,6 +25,7 @@ class Server {
  public:
   // Listens and serves once it returns. `backends`: at least one device.
   // INVALID_ARGUMENT: bad options; UNAVAILABLE: an address cannot be had;
+  // RESOURCE_EXHAUSTED: no descriptor or thread to accept connections with;
   // else what a backend said.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options,

@@ -74,8 +74,10 @@ absl::Status ServerOptions::Validate() const {
                         absl::Hours(24)));
   status.Update(InRange("--max_streams", max_streams_per_connection, 1,
                         int64_t{1} << 20));
-  status.Update(InRange("--max_connections", max_connections.value_or(1), 1,
-                        int64_t{1} << 20));
+  status.Update(
+      InRange("--max_connections", max_connections, 1, int64_t{1} << 20));
+  status.Update(InRange("--max_connections_per_client",
+                        max_connections_per_client, 1, int64_t{1} << 20));
   status.Update(
       InRange("--max_metadata", max_metadata_bytes, 1 << 10, 1 << 20));
   status.Update(scheduler.Validate());

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -46,9 +45,10 @@ struct ServerOptions {
   // For clients a long way off: measures the link and opens windows by it, at
   // the price of memory for messages that nobody reads yet.
   bool long_links = false;
-  // Unset: 1024 where gRPC can limit them (since 1.57). Set where it cannot,
-  // the server does not start.
-  std::optional<int> max_connections;
+  // More are closed as they come: of all clients, and of one, which is an IPv4
+  // address, an IPv6 network of 64 bits, or a user on the unix socket.
+  int max_connections = 1024;
+  int max_connections_per_client = 256;
   int64_t max_metadata_bytes = 16 << 10;
 
   // Told a line of what an operator should know while it serves, such as why a

@@ -91,6 +91,9 @@ std::vector<std::string> DescribeServer(
       "request; batch delay %s",
       s.lanes_per_device, s.max_queue_requests, s.max_queue_flops,
       s.max_request_flops, absl::FormatDuration(s.max_batch_delay)));
+  lines.push_back(absl::StrFormat("up to %d connections, %d of a client",
+                                  options.max_connections,
+                                  options.max_connections_per_client));
   if (port >= 0) {
     lines.push_back("listening on " + Address(options.host, port));
   }

@@ -22,6 +22,8 @@ class Descriptor {
 
   int get() const { return fd_; }
   bool valid() const { return fd_ >= 0; }
+  // The caller owns it from now on.
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   void Close() {

@@ -10,9 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
 namespace attnd::server {
 namespace {
@@ -28,13 +26,22 @@ bool SameFile(const struct stat& a, const struct stat& b) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// What connecting to `path` ends with: an errno, or 0.
-int ConnectError(const std::string& path) {
+sockaddr_un SocketAddress(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-  const Descriptor fd(
+  return address;
+}
+
+Descriptor NewSocket() {
+  return Descriptor(
       socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+}
+
+// What connecting to `path` ends with: an errno, or 0.
+int ConnectError(const std::string& path) {
+  sockaddr_un address = SocketAddress(path);
+  const Descriptor fd = NewSocket();
   if (!fd.valid()) return errno;
   return connect(fd.get(), reinterpret_cast<sockaddr*>(&address),
                  sizeof(address)) == 0
@@ -91,15 +98,26 @@ absl::Status UnixSocketFile::RemoveStale() const {
   return absl::OkStatus();
 }
 
-void UnixSocketFile::Bind(mode_t mode, absl::FunctionRef<void()> bind) {
+absl::StatusOr<Descriptor> UnixSocketFile::Listen(mode_t mode) {
+  sockaddr_un address = SocketAddress(path_);
+  Descriptor fd = NewSocket();
+  if (!fd.valid()) return Refused(path_, std::strerror(errno));
   const mode_t before = umask(~mode & 0777);
-  bind();
+  const bool is_bound = bind(fd.get(), reinterpret_cast<sockaddr*>(&address),
+                             sizeof(address)) == 0;
+  const int error = errno;
   umask(before);
-  MutexLock lock(mutex_);
+  if (!is_bound) return Refused(path_, std::strerror(error));
   struct stat bound = {};
-  if (lstat(path_.c_str(), &bound) != 0 || !S_ISSOCK(bound.st_mode)) return;
-  device_ = bound.st_dev;
-  inode_ = bound.st_ino;
+  if (lstat(path_.c_str(), &bound) == 0 && S_ISSOCK(bound.st_mode)) {
+    MutexLock lock(mutex_);
+    device_ = bound.st_dev;
+    inode_ = bound.st_ino;
+  }
+  if (listen(fd.get(), SOMAXCONN) != 0) {
+    return Refused(path_, std::strerror(errno));
+  }
+  return fd;
 }
 
 void UnixSocketFile::Remove() {
@@ -112,18 +130,6 @@ void UnixSocketFile::Remove() {
   }
   unlink(LockPath(path_).c_str());
   lock_ = Descriptor();
-}
-
-std::string UnixSocketFile::uri() const {
-  std::string uri = "unix:";
-  for (const char c : path_) {
-    if (absl::ascii_isalnum(c) || std::strchr("/-._~", c) != nullptr) {
-      uri += c;
-    } else {
-      absl::StrAppendFormat(&uri, "%%%02X", static_cast<unsigned char>(c));
-    }
-  }
-  return uri;
 }
 
 }  // namespace attnd::server

@@ -2,8 +2,7 @@
 #define ATTND_SERVER_NET_UNIX_SOCKET_H_
 
 // The file of a unix socket that a server listens on: whose it is, who may
-// connect, and its end. gRPC, which binds the socket, would take the path from
-// a server that lives, and leaves the file behind when the process ends.
+// connect, and its end.
 
 #include <sys/types.h>
 
@@ -11,7 +10,6 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
@@ -32,16 +30,14 @@ class UnixSocketFile {
   // Removes.
   ~UnixSocketFile() { Remove(); }
 
-  // Calls `bind`, which creates the socket, so that it never has other
-  // permissions than `mode`. The process' umask is another one meanwhile: files
-  // that other threads create then may get fewer permissions, never more.
-  void Bind(mode_t mode, absl::FunctionRef<void()> bind);
+  // Binds a socket that does not block to the path and listens. It never has
+  // other permissions than `mode`. The process' umask is another one meanwhile:
+  // files that other threads create then may get fewer permissions, never more.
+  // UNAVAILABLE as Claim. Once.
+  absl::StatusOr<Descriptor> Listen(mode_t mode);
 
   // Removes the socket, unless the file is another one by now, and the lock.
   void Remove();
-
-  // As gRPC wants to be told: it takes escapes out of what it is given.
-  std::string uri() const;
 
  private:
   explicit UnixSocketFile(const std::string& path) : path_(path) {}
@@ -51,7 +47,7 @@ class UnixSocketFile {
   const std::string path_;
   Mutex mutex_;
   Descriptor lock_ ABSL_GUARDED_BY(mutex_);
-  // Of the socket that Bind left; no inode: none.
+  // Of the socket that Listen left; no inode: none.
   dev_t device_ ABSL_GUARDED_BY(mutex_) = 0;
   ino_t inode_ ABSL_GUARDED_BY(mutex_) = 0;
 };

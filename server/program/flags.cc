@@ -165,8 +165,11 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Calls at once per connection")
       ->group("Limits");
   app.add_option("--max_connections", s.max_connections,
-                 "Connections; refused where the gRPC version cannot limit "
-                 "them, otherwise 1024 unless given")
+                 "Connections; more are closed as they come")
+      ->group("Limits");
+  app.add_option("--max_connections_per_client", s.max_connections_per_client,
+                 "Connections of an IPv4 address, an IPv6 /64 or, on the unix "
+                 "socket, a user")
       ->group("Limits");
   AddBytes(app, "--max_metadata", s.max_metadata_bytes,
            "Largest headers of a call, all together")

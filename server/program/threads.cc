@@ -49,8 +49,8 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
   if (options.metrics_port >= 0) needs.at_start += 1;
   // Who cuts calls that have come to a halt.
   needs.at_start += 1;
-  // Who waits for a second signal.
-  needs.at_start += 1;
+  // Who accepts connections, and who waits for a second signal.
+  needs.at_start += 2;
   return needs;
 }
 

@@ -1,5 +1,6 @@
 #include "server/telemetry/metrics.h"
 
+#include <iterator>
 #include <utility>
 
 #include "server/config/version.h"
@@ -16,6 +17,10 @@ using prometheus::MetricType;
 constexpr const char* kMethodNames[] = {"Forward", "Backward", "GetServerInfo"};
 constexpr const char* kPhaseNames[] = {"queue", "upload", "compute",
                                        "download"};
+// By Refusal; the first two are the flags'.
+constexpr const char* kRefusalNames[] = {
+    "max_connections", "max_connections_per_client", "descriptors"};
+static_assert(std::size(kRefusalNames) == kRefusals);
 
 // 10 us to 50 s, three a decade.
 Histogram::BucketBoundaries Seconds() {
@@ -41,10 +46,12 @@ MetricFamily Gauge(const char* name, const char* help, double value) {
 
 Metrics::Metrics(std::vector<std::string> devices,
                  std::function<SchedulerStats()> stats,
-                 std::function<UploadStats()> uploads)
+                 std::function<UploadStats()> uploads,
+                 std::function<ConnectionStats()> connections)
     : devices_(std::move(devices)),
       stats_(std::move(stats)),
-      uploads_(std::move(uploads)) {
+      uploads_(std::move(uploads)),
+      connections_(std::move(connections)) {
   auto& calls =
       BuildCounter()
           .Name("attnd_requests_total")
@@ -130,6 +137,7 @@ void Metrics::WorkDone(Method method, const Phases& phases, int batch_requests,
 std::vector<MetricFamily> Metrics::Collect() const {
   std::vector<MetricFamily> families = registry_.Collect();
   AddGauges(families);
+  AddConnections(families);
   return families;
 }
 
@@ -175,6 +183,29 @@ void Metrics::AddGauges(std::vector<MetricFamily>& to) const {
   MetricFamily build = Gauge("attnd_build_info", "Always 1", 1);
   build.metric[0].label.push_back({"version", kVersion});
   to.push_back(std::move(build));
+}
+
+void Metrics::AddConnections(std::vector<MetricFamily>& to) const {
+  const ConnectionStats stats = connections_();
+  to.push_back(
+      Gauge("attnd_connections", "Connections that are open", stats.open));
+  MetricFamily accepted{"attnd_accepted_connections_total",
+                        "Connections that were taken in",
+                        MetricType::Counter,
+                        {}};
+  accepted.metric.emplace_back().counter.value =
+      static_cast<double>(stats.accepted);
+  to.push_back(std::move(accepted));
+  MetricFamily refused{"attnd_refused_connections_total",
+                       "Connections that were closed as they came, by why",
+                       MetricType::Counter,
+                       {}};
+  for (int i = 0; i < kRefusals; ++i) {
+    auto& metric = refused.metric.emplace_back();
+    metric.label.push_back({"reason", kRefusalNames[i]});
+    metric.counter.value = static_cast<double>(stats.refused[i]);
+  }
+  to.push_back(std::move(refused));
 }
 
 }  // namespace attnd::server

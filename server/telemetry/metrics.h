@@ -16,6 +16,7 @@
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
+#include "server/net/connection_table.h"
 #include "server/scheduling/scheduler.h"
 #include "server/work/work.h"
 
@@ -34,11 +35,12 @@ struct UploadStats {
 // Thread-safe.
 class Metrics : public prometheus::Collectable {
  public:
-  // `stats` and `uploads` are called at every scrape; `devices` names them for
-  // labels.
-  Metrics(std::vector<std::string> devices,
-          std::function<SchedulerStats()> stats,
-          std::function<UploadStats()> uploads = [] { return UploadStats(); });
+  // `devices` names them for labels; the others are called at every scrape.
+  Metrics(
+      std::vector<std::string> devices, std::function<SchedulerStats()> stats,
+      std::function<UploadStats()> uploads = [] { return UploadStats(); },
+      std::function<ConnectionStats()> connections =
+          [] { return ConnectionStats(); });
 
   // A call has ended, and this is the code that its client got.
   void CallEnded(Method method, absl::StatusCode code, absl::Duration total,
@@ -63,10 +65,12 @@ class Metrics : public prometheus::Collectable {
   };
 
   void AddGauges(std::vector<prometheus::MetricFamily>& to) const;
+  void AddConnections(std::vector<prometheus::MetricFamily>& to) const;
 
   const std::vector<std::string> devices_;
   const std::function<SchedulerStats()> stats_;
   const std::function<UploadStats()> uploads_;
+  const std::function<ConnectionStats()> connections_;
   prometheus::Registry registry_;
   std::array<PerMethod, kMethods> methods_;
   prometheus::Histogram* batch_requests_;

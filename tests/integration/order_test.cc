@@ -30,6 +30,8 @@ class OrderTest : public ::testing::Test {
 
   void Start(const server::SchedulerOptions& scheduler) {
     server::ServerOptions options;
+    options.host = host_;
+    options.allow_insecure_bind = true;
     options.memory_limit_bytes = 256 << 20;
     options.unix_socket = folder_.File("socket");
     options.scheduler = scheduler;
@@ -92,6 +94,7 @@ class OrderTest : public ::testing::Test {
   }
 
   const TempFolder folder_;
+  std::string host_ = "127.0.0.1";
   ManualBackend* device_ = nullptr;
   std::unique_ptr<server::Server> server_;
   ManualBackend::Call running_;
@@ -109,6 +112,20 @@ TEST_F(OrderTest, ManyConnectionsGetNoMoreThanOne) {
   const auto other = Unix();
   for (int64_t q_len = 10; q_len < 14; ++q_len) Queue(other, q_len);
   EXPECT_THAT(RunAll(), ElementsAre(2, 10, 3, 11, 4, 12, 5, 13, 6, 7, 8, 9));
+}
+
+// One socket takes connections of both kinds.
+TEST_F(OrderTest, AClientIsAnAddressOfIPv4OrIPv6) {
+  host_ = "::";
+  StartBusy();
+  const std::string ipv6 = absl::StrCat("[::1]:", server_->port());
+  if (Health(Connect(ipv6)) != "SERVING") {
+    device_->FinishAll();
+    GTEST_SKIP() << "this machine has no IPv6";
+  }
+  for (int64_t q_len = 2; q_len < 6; ++q_len) Queue(Tcp(), q_len);
+  for (int64_t q_len = 6; q_len < 8; ++q_len) Queue(Connect(ipv6), q_len);
+  EXPECT_THAT(RunAll(), ElementsAre(2, 6, 3, 7, 4, 5));
 }
 
 TEST_F(OrderTest, HighPriorityGoesFirstButLowNeverStarves) {

@@ -85,5 +85,24 @@ TEST(Metrics, HasAFixedNumberOfSeries) {
   EXPECT_EQ(lines(), before);
 }
 
+TEST(Metrics, CountsConnections) {
+  ConnectionStats connections;
+  Metrics metrics(
+      {"cpu:0"}, [] { return SchedulerStats(); }, [] { return UploadStats(); },
+      [&connections] { return connections; });
+  connections = {3, 9, {1, 2, 4}};
+  const std::string text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr("\nattnd_connections 3\n"));
+  EXPECT_THAT(text, HasSubstr("\nattnd_accepted_connections_total 9\n"));
+  const auto refused = [](const char* reason, int count) {
+    return HasSubstr(
+        std::string("\nattnd_refused_connections_total{reason=\"") + reason +
+        "\"} " + std::to_string(count) + "\n");
+  };
+  EXPECT_THAT(text, refused("max_connections", 1));
+  EXPECT_THAT(text, refused("max_connections_per_client", 2));
+  EXPECT_THAT(text, refused("descriptors", 4));
+}
+
 }  // namespace
 }  // namespace attnd::server

@@ -51,6 +51,8 @@ TEST(ServerOptions, NamesTheFlagThatIsOutOfRange) {
               StartsWith("--max_metadata:"));
   EXPECT_THAT(Refusal([](auto& o) { o.max_connections = 0; }),
               StartsWith("--max_connections:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.max_connections_per_client = 0; }),
+              StartsWith("--max_connections_per_client:"));
   EXPECT_THAT(Refusal([](auto& o) { o.scheduler.max_batch_flops = -1; }),
               StartsWith("--max_batch_flops:"));
   EXPECT_THAT(Refusal([](auto& o) { o.scheduler.small_request_flops = NAN; }),

@@ -40,7 +40,7 @@ class UnixSocketFileTest : public ::testing::Test {
     EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
     return std::string(status.message());
   }
-  // Binds a socket to the path, as gRPC would, and listens.
+  // Binds a socket to the path, as another program would, and listens.
   Descriptor Listen() {
     Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address = {};
@@ -64,8 +64,8 @@ class UnixSocketFileTest : public ::testing::Test {
 
 TEST_F(UnixSocketFileTest, IsRemovedWithItsLock) {
   auto file = Claim();
-  Descriptor socket;
-  file->Bind(0600, [&] { socket = Listen(); });
+  const auto socket = file->Listen(0600);
+  EXPECT_TRUE(socket.ok()) << socket.status();
   EXPECT_TRUE(Exists());
   file->Remove();
   EXPECT_EQ(Files(), 0);
@@ -81,8 +81,8 @@ TEST_F(UnixSocketFileTest, HasItsModeWhateverTheUmask) {
     for (const mode_t mode : {0600, 0660, 0777, 0}) {
       const mode_t before = umask(mask);
       auto file = Claim();
-      Descriptor socket;
-      file->Bind(mode, [&] { socket = Listen(); });
+      const auto socket = file->Listen(mode);
+      EXPECT_TRUE(socket.ok()) << socket.status();
       struct stat bound = {};
       ASSERT_EQ(stat(path_.c_str(), &bound), 0);
       EXPECT_EQ(bound.st_mode & 0777, mode);
@@ -134,9 +134,15 @@ TEST_F(UnixSocketFileTest, AFolderThatIsNotThereIsNamed) {
   EXPECT_THAT(Refusal(), HasSubstr("No such file"));
 }
 
-TEST_F(UnixSocketFileTest, ItsUriIsEscaped) {
-  path_ = folder_ + "/a b%41#?";
-  EXPECT_EQ(Claim()->uri(), "unix:" + folder_ + "/a%20b%2541%23%3F");
+TEST_F(UnixSocketFileTest, APathThatIsTakenSinceIsNamed) {
+  const auto file = Claim();
+  std::ofstream(path_) << "precious";
+  const auto socket = file->Listen(0600);
+  EXPECT_TRUE(absl::IsUnavailable(socket.status())) << socket.status();
+  EXPECT_THAT(std::string(socket.status().message()),
+              HasSubstr(path_ + ": Address already in use"));
+  file->Remove();
+  EXPECT_EQ(std::filesystem::file_size(path_), 8);
 }
 
 }  // namespace

@@ -1,0 +1,189 @@
+#include "server/net/acceptor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+
+namespace attnd::server {
+namespace {
+
+// How long the acceptor rests when it cannot accept.
+constexpr int kRestMilliseconds = 100;
+// So that each door, and the end, get their turn.
+constexpr int kAcceptsPerRound = 64;
+
+struct Accepted {
+  Descriptor connection;
+  Origin origin;
+};
+
+// Not valid, with errno: nothing was accepted.
+Accepted Accept(int listener) {
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof(peer);
+  Accepted accepted;
+  accepted.connection =
+      Descriptor(accept4(listener, reinterpret_cast<sockaddr*>(&peer), &size,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!accepted.connection.valid()) return accepted;
+  if (peer.ss_family != AF_UNIX) {
+    accepted.origin = OriginOf(peer);
+    return accepted;
+  }
+  ucred user = {};
+  size = sizeof(user);
+  if (getsockopt(accepted.connection.get(), SOL_SOCKET, SO_PEERCRED, &user,
+                 &size) == 0) {
+    accepted.origin = UserOrigin(user.uid);
+  }
+  return accepted;
+}
+
+// Whether accepting failed because of a connection that has ended by itself;
+// the next may be sound. Linux passes on what happened to it (accept(2)).
+bool IsOfThePeer(int error) {
+  switch (error) {
+    case EINTR:
+    case ECONNABORTED:
+    case EPROTO:
+    case ENOPROTOOPT:
+    case ENETDOWN:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case EHOSTUNREACH:
+    case ENONET:
+    case EOPNOTSUPP:
+    case ETIMEDOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Start(
+    std::vector<Door> doors, ConnectionTable& table, OnRefusal on_refusal) {
+  std::unique_ptr<Acceptor> acceptor(
+      new Acceptor(std::move(doors), table, std::move(on_refusal)));
+  acceptor->stop_ = Descriptor(eventfd(0, EFD_CLOEXEC));
+  if (!acceptor->stop_.valid()) {
+    return absl::ResourceExhaustedError(
+        "no descriptor to accept connections with");
+  }
+  try {
+    acceptor->thread_ = std::thread(&Acceptor::Run, acceptor.get());
+  } catch (const std::system_error&) {
+    return absl::ResourceExhaustedError("no thread to accept connections with");
+  }
+  return acceptor;
+}
+
+Acceptor::Acceptor(std::vector<Door> doors, ConnectionTable& table,
+                   OnRefusal on_refusal)
+    : doors_(std::move(doors)),
+      table_(table),
+      on_refusal_(std::move(on_refusal)) {}
+
+Acceptor::~Acceptor() {
+  if (!thread_.joinable()) return;
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+}
+
+void Acceptor::Run() {
+  std::vector<pollfd> polled;
+  bool resting = false;
+  while (true) {
+    FillReserve();
+    polled.assign({{stop_.get(), POLLIN, 0}});
+    for (const Door& door : doors_) {
+      polled.push_back({resting ? -1 : door.listener.get(), POLLIN, 0});
+    }
+    if (poll(polled.data(), polled.size(), resting ? kRestMilliseconds : -1) <
+        0) {
+      continue;
+    }
+    if (polled[0].revents != 0) return;
+    const bool rested = std::exchange(resting, false);
+    for (size_t i = 0; i < doors_.size(); ++i) {
+      const bool due = rested || polled[i + 1].revents != 0;
+      if (due && !AcceptSome(doors_[i])) resting = true;
+    }
+  }
+}
+
+bool Acceptor::AcceptSome(const Door& door) {
+  for (int i = 0; i < kAcceptsPerRound; ++i) {
+    switch (AcceptOne(door)) {
+      case Outcome::kAccepted:
+        break;
+      case Outcome::kNobodyWaits:
+        return true;
+      case Outcome::kCannot:
+        return false;
+    }
+  }
+  return true;
+}
+
+Acceptor::Outcome Acceptor::AcceptOne(const Door& door) {
+  Accepted accepted = Accept(door.listener.get());
+  if (accepted.connection.valid()) {
+    const std::optional<Refusal> refusal =
+        table_.Add(accepted.connection.get(), accepted.origin, MonotonicNow());
+    if (!refusal.has_value()) {
+      door.hand_over(std::move(accepted.connection));
+    } else if (on_refusal_) {
+      on_refusal_(*refusal, accepted.origin);
+    }
+    return Outcome::kAccepted;
+  }
+  if (errno == EAGAIN || errno == EWOULDBLOCK) return Outcome::kNobodyWaits;
+  if (IsOfThePeer(errno)) return Outcome::kAccepted;
+  if (errno == EMFILE || errno == ENFILE) return RefuseWithReserve(door);
+  return Outcome::kCannot;
+}
+
+// Without a descriptor, accepting fails whether or not anybody waits: only with
+// one does it tell.
+Acceptor::Outcome Acceptor::RefuseWithReserve(const Door& door) {
+  Outcome outcome = Outcome::kCannot;
+  for (Descriptor& spare : reserve_) {
+    if (!spare.valid()) continue;
+    spare = Descriptor();
+    const Accepted accepted = Accept(door.listener.get());
+    if (accepted.connection.valid()) {
+      table_.CountRefused(Refusal::kNoDescriptor);
+      if (on_refusal_) on_refusal_(Refusal::kNoDescriptor, accepted.origin);
+      outcome = Outcome::kAccepted;
+      break;
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      outcome = Outcome::kNobodyWaits;
+      break;
+    }
+    // Another thread was faster, or it fails for another reason.
+  }
+  FillReserve();
+  return outcome;
+}
+
+void Acceptor::FillReserve() {
+  for (Descriptor& spare : reserve_) {
+    if (spare.valid()) continue;
+    spare = Descriptor(eventfd(0, EFD_CLOEXEC));
+    if (!spare.valid()) return;
+  }
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,69 @@
+#include "server/net/connection_table.h"
+
+#include <sys/stat.h>
+
+namespace attnd::server {
+namespace {
+
+// Some twenty times what a look at one connection takes.
+constexpr absl::Duration kBetweenLooks = absl::Microseconds(5);
+
+}  // namespace
+
+std::optional<ConnectionTable::Identity> ConnectionTable::IdentityOf(int fd) {
+  struct stat status = {};
+  if (fstat(fd, &status) != 0) return std::nullopt;
+  return Identity{status.st_dev, status.st_ino};
+}
+
+std::optional<Refusal> ConnectionTable::Add(int fd, const Origin& origin,
+                                            absl::Time now) {
+  const std::optional<Identity> identity = IdentityOf(fd);
+  MutexLock lock(mutex_);
+  // Whoever had this number has let go of it.
+  if (const auto before = open_.find(fd); before != open_.end()) {
+    limits_.Remove(before->second.origin);
+    open_.erase(before);
+  }
+  const std::optional<Refusal> refusal =
+      identity.has_value() ? Admit(origin, now) : Refusal::kNoDescriptor;
+  if (refusal.has_value()) {
+    ++stats_.refused[static_cast<int>(*refusal)];
+  } else {
+    ++stats_.accepted;
+    open_[fd] = {*identity, origin};
+  }
+  return refusal;
+}
+
+std::optional<Refusal> ConnectionTable::Admit(const Origin& origin,
+                                              absl::Time now) {
+  std::optional<Refusal> refusal = limits_.Add(origin);
+  if (!refusal.has_value() || now < next_look_) return refusal;
+  next_look_ = now + kBetweenLooks * open_.size();
+  RemoveEnded();
+  return limits_.Add(origin);
+}
+
+void ConnectionTable::CountRefused(Refusal why) {
+  MutexLock lock(mutex_);
+  ++stats_.refused[static_cast<int>(why)];
+}
+
+ConnectionStats ConnectionTable::stats() {
+  MutexLock lock(mutex_);
+  RemoveEnded();
+  stats_.open = limits_.open();
+  return stats_;
+}
+
+void ConnectionTable::RemoveEnded() {
+  for (auto entry = open_.begin(); entry != open_.end();) {
+    const auto at = entry++;
+    if (IdentityOf(at->first) == at->second.identity) continue;
+    limits_.Remove(at->second.origin);
+    open_.erase(at);
+  }
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,41 @@
+#include "server/telemetry/refusal_log.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/telemetry/log.h"
+
+namespace attnd::server {
+namespace {
+
+absl::string_view Reason(Refusal why) {
+  switch (why) {
+    case Refusal::kMaxConnections:
+      return "as many are open as --max_connections allows";
+    case Refusal::kMaxConnectionsPerClient:
+      return "it has as many as --max_connections_per_client allows";
+    case Refusal::kNoDescriptor:
+      break;
+  }
+  return "no descriptor is left; see ulimit -n";
+}
+
+}  // namespace
+
+void RefusalLog::Add(Refusal why, const Origin& origin, absl::Time now) {
+  if (!write_) return;
+  std::string line = absl::StrCat("refused a connection of ", ToString(origin),
+                                  ": ", Reason(why));
+  if (left_out_ > 0) {
+    absl::StrAppend(&line, " (", left_out_, " more were refused before it)");
+  }
+  if (limit_.Allows({__FILE__, __LINE__}, kStampBytes + line.size(), now)) {
+    write_(line);
+    left_out_ = 0;
+  } else {
+    ++left_out_;
+  }
+}
+
+}  // namespace attnd::server

@@ -1,0 +1,60 @@
+#include "server/telemetry/refusal_log.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace attnd::server {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+class RefusalLogTest : public ::testing::Test {
+ protected:
+  std::vector<std::string> lines_;
+  RefusalLog log_{
+      [this](absl::string_view line) { lines_.emplace_back(line); }};
+  absl::Time now_ = absl::UnixEpoch();
+};
+
+TEST_F(RefusalLogTest, SaysWhomAndWhy) {
+  log_.Add(Refusal::kMaxConnections, UserOrigin(7), now_);
+  log_.Add(Refusal::kMaxConnectionsPerClient, UserOrigin(8), now_);
+  log_.Add(Refusal::kNoDescriptor, UserOrigin(9), now_);
+  EXPECT_THAT(
+      lines_,
+      ElementsAre("refused a connection of user 7: as many are open as "
+                  "--max_connections allows",
+                  "refused a connection of user 8: it has as many as "
+                  "--max_connections_per_client allows",
+                  "refused a connection of user 9: no descriptor is left; see "
+                  "ulimit -n"));
+}
+
+TEST_F(RefusalLogTest, AFloodIsCountedAndNotWritten) {
+  constexpr int kFlood = 10000;
+  for (int i = 0; i < kFlood; ++i) {
+    log_.Add(Refusal::kMaxConnections, UserOrigin(i), now_);
+  }
+  const size_t written = lines_.size();
+  EXPECT_GE(written, 1);
+  EXPECT_LE(written, 50);
+  now_ += absl::Seconds(10);
+  log_.Add(Refusal::kMaxConnections, UserOrigin(7), now_);
+  ASSERT_EQ(lines_.size(), written + 1);
+  EXPECT_THAT(lines_.back(), EndsWith("(" + std::to_string(kFlood - written) +
+                                      " more were refused before it)"));
+  log_.Add(Refusal::kMaxConnections, UserOrigin(7), now_);
+  EXPECT_THAT(lines_.back(), ::testing::Not(HasSubstr("more were refused")));
+}
+
+TEST_F(RefusalLogTest, WritesToNobody) {
+  RefusalLog(nullptr).Add(Refusal::kMaxConnections, UserOrigin(7), now_);
+}
+
+}  // namespace
+}  // namespace attnd::server
