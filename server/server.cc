@@ -58,6 +58,8 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
       {GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_streams_per_connection},
       {GRPC_ARG_MAX_METADATA_SIZE,
        static_cast<int>(options.max_metadata_bytes)},
+      // Also for its SETTINGS, which follow the preface.
+      {GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Milliseconds(options.header_time)},
       {GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(options.keepalive_time)},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.keepalive_timeout)},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
@@ -69,6 +71,10 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   };
   for (const auto& [name, value] : arguments) {
     builder.AddChannelArgument(name, value);
+  }
+  if (options.idle_timeout > absl::ZeroDuration()) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                               Milliseconds(options.idle_timeout));
   }
 }
 

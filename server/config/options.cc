@@ -78,6 +78,12 @@ absl::Status ServerOptions::Validate() const {
       InRange("--max_connections", max_connections, 1, int64_t{1} << 20));
   status.Update(InRange("--max_connections_per_client",
                         max_connections_per_client, 1, int64_t{1} << 20));
+  if (idle_timeout != absl::ZeroDuration()) {
+    status.Update(InRange("--idle_timeout", idle_timeout,
+                          absl::Milliseconds(100), absl::Hours(24)));
+  }
+  status.Update(InRange("--header_time", header_time, absl::Milliseconds(100),
+                        absl::Hours(24)));
   status.Update(
       InRange("--max_metadata", max_metadata_bytes, 1 << 10, 1 << 20));
   status.Update(scheduler.Validate());

@@ -37,6 +37,11 @@ struct ServerOptions {
   // A silent peer is given up after keepalive_time + keepalive_timeout.
   absl::Duration keepalive_time = absl::Seconds(30);
   absl::Duration keepalive_timeout = absl::Seconds(10);
+  // A connection without calls for so long is closed; clients connect again
+  // when they call. 0: never.
+  absl::Duration idle_timeout = absl::Seconds(300);
+  // A connection that has not begun to speak HTTP/2 by then is closed.
+  absl::Duration header_time = absl::Seconds(10);
   int max_streams_per_connection = 1024;
   // A message that is on its way, in either direction, may stall for so long:
   // it has this time and a second more for each 8 MiB. A peer that stops

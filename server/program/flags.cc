@@ -183,6 +183,13 @@ void AddFlags(CLI::App& app, Flags& flags) {
   AddDuration(app, "--keepalive_timeout", s.keepalive_timeout,
               "Time it then has to answer")
       ->group("Limits");
+  AddDuration(app, "--idle_timeout", s.idle_timeout,
+              "Time without calls after which a connection is closed; clients "
+              "connect again when they call; 0: never")
+      ->group("Limits");
+  AddDuration(app, "--header_time", s.header_time,
+              "Time for a new connection to begin to speak HTTP/2")
+      ->group("Limits");
   AddDuration(app, "--stall_time", s.stall_time,
               "Time in which a message must arrive or be read, and a second "
               "more for each 8 MiB")

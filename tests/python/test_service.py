@@ -5,6 +5,7 @@
 """
 
 import tempfile
+import threading
 
 import grpc
 import numpy as np
@@ -65,6 +66,22 @@ class ServiceTest(client.ClientTest):
       status, log = other.stop()
     self.assertEqual(status, 0, log)
     self.assertEqual(answers[0].o, answers[1].o)
+
+  def test_a_connection_that_was_closed_for_being_idle_is_made_again(self):
+    other = harness.Server(client.OPTIONS.server, "--idle_timeout=100ms")
+    with other.channel() as other_channel:
+      closed = threading.Semaphore(0)
+      other_channel.subscribe(
+          lambda state: state == grpc.ChannelConnectivity.IDLE
+          and closed.release())
+      # As a channel starts out.
+      self.assertTrue(closed.acquire(timeout=60))
+      other_stub = pb_grpc.AttentionServiceStub(other_channel)
+      for _ in range(3):
+        other_stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=60)
+        self.assertTrue(closed.acquire(timeout=60))
+    status, log = other.stop()
+    self.assertEqual(status, 0, log)
 
   def test_health(self):
     health = health_pb2_grpc.HealthStub(self.channel)

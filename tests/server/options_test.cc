@@ -53,6 +53,10 @@ TEST(ServerOptions, NamesTheFlagThatIsOutOfRange) {
               StartsWith("--max_connections:"));
   EXPECT_THAT(Refusal([](auto& o) { o.max_connections_per_client = 0; }),
               StartsWith("--max_connections_per_client:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.idle_timeout = absl::Milliseconds(1); }),
+              StartsWith("--idle_timeout:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.header_time = absl::ZeroDuration(); }),
+              StartsWith("--header_time:"));
   EXPECT_THAT(Refusal([](auto& o) { o.scheduler.max_batch_flops = -1; }),
               StartsWith("--max_batch_flops:"));
   EXPECT_THAT(Refusal([](auto& o) { o.scheduler.small_request_flops = NAN; }),
@@ -101,6 +105,11 @@ TEST(ServerOptions, AUnixSocketAloneIsEnough) {
               o.port = -1;
               o.unix_socket = "/tmp/attnd.sock";
             }),
+            "");
+}
+
+TEST(ServerOptions, ConnectionsMayBeIdleForEver) {
+  EXPECT_EQ(Refusal([](auto& o) { o.idle_timeout = absl::ZeroDuration(); }),
             "");
 }
 
