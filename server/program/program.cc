@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/flags.h"
+#include "server/program/descriptors.h"
 #include "server/program/devices.h"
 #include "server/program/flags.h"
 #include "server/program/heap.h"
@@ -83,6 +84,26 @@ bool HasThreads(const ServerOptions& options, int devices, Log& log) {
   return true;
 }
 
+// Lowers --max_connections to what the process' descriptors allow. False, and
+// says so: they allow none.
+bool HasDescriptors(ServerOptions& options, Log& log) {
+  const int64_t limit = RaiseDescriptorLimit();
+  const absl::StatusOr<int> connections =
+      ConnectionsWithin(limit, CountDescriptors(), options);
+  if (!connections.ok()) {
+    log.Write(absl::StrCat("cannot start: ", connections.status().message()));
+    return false;
+  }
+  if (*connections < options.max_connections) {
+    log.Write(absl::StrCat("--max_connections: ", *connections, " instead of ",
+                           options.max_connections, ", as the process may ",
+                           "have only ", limit,
+                           " descriptors; see ulimit -Hn"));
+    options.max_connections = *connections;
+  }
+  return true;
+}
+
 // Ends the process when a second signal cuts the drain short.
 void ExitAtSecondSignal(const sigset_t& signals, Server& server, Log& log) {
   try {
@@ -106,14 +127,15 @@ void CheckLeaks() {
 #endif
 }
 
-int Serve(const Flags& flags, const CreateBackends& create,
-          const sigset_t& signals, Log& log) {
+int Serve(Flags& flags, const CreateBackends& create, const sigset_t& signals,
+          Log& log) {
   auto backends = create(flags.devices);
   if (!backends.ok()) {
     log.Write(absl::StrCat("no device: ", backends.status().message()));
     return kFailed;
   }
-  if (!HasThreads(flags.server, static_cast<int>(backends->size()), log)) {
+  if (!HasThreads(flags.server, static_cast<int>(backends->size()), log) ||
+      !HasDescriptors(flags.server, log)) {
     return kFailed;
   }
   auto server = Server::Start(flags.server, *std::move(backends));

@@ -82,5 +82,28 @@ TEST(ProgramStart, TooFewThreadsAreSaid) {
   }
 }
 
+TEST(ProgramStart, FewDescriptorsMakeFewConnections) {
+  // Whoever starts ends at once, as it may not write there.
+  const auto with = [](const std::string& limit) {
+    return RunProgram(Attnd({"/usr/bin/prlimit", "--nofile=" + limit},
+                            {"--port_file=/no/such/folder/port"}));
+  };
+  Ran ran = with("64:64");
+  EXPECT_TRUE(absl::StrContains(ran.output,
+                                "instead of 1024, as the process "
+                                "may have only 64 descriptors"))
+      << ran.output;
+  EXPECT_TRUE(absl::StrContains(ran.output, "--port_file")) << ran.output;
+  // A soft limit alone is raised.
+  ran = with("64:2048");
+  EXPECT_FALSE(absl::StrContains(ran.output, "instead of")) << ran.output;
+  EXPECT_TRUE(absl::StrContains(ran.output, "--port_file")) << ran.output;
+  ran = with("32:32");
+  EXPECT_EQ(ran.exit_status, 1);
+  EXPECT_TRUE(absl::StrContains(
+      ran.output, "for a single connection the process may have only 32"))
+      << ran.output;
+}
+
 }  // namespace
 }  // namespace attnd::testing
