@@ -39,6 +39,7 @@ GRPC_EDGES = {
     'server/program/library_log',
     'server/server',
     'server/front/service',
+    'server/transport',
 }
 
 # What tells the time of day: nothing else may know a clock that someone can set.
