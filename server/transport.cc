@@ -20,7 +20,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   grpc::ResourceQuota quota("attnd");
   // Messages are admitted before they are read: UploadRoom. This is the last
   // line behind it, as gRPC knows no answer but to end streams.
-  quota.Resize(options.memory_limit_bytes);
+  quota.Resize(2 * options.memory_limit_bytes);
   // Only reflection is synchronous, a thread a call.
   quota.SetMaxThreads(8);
   builder.SetResourceQuota(quota);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How attnd bears more than it has memory for: honest clients, slow ones, liars.
 
-  overload_bench.py ATTND ATTNLOAD [--check] [--only=SECTION] [--seconds=8]
+  overload_bench.py ATTND ATTNLOAD [--check] [--only=SECTION] [--seconds=8] [--flags FLAG...]
 
 Needs tests/python/requirements.txt. Large requests come from 127.0.0.1 by TCP, in C++ (with the
 hint that the client library sends) or Python (generated stubs' way: no hint). Small ones beside
@@ -108,7 +108,7 @@ class Bench:
     def server(self, limit, *flags):
         self.socket = self.folder / f'socket{time.monotonic_ns()}'
         return harness.Server(self.options.attnd, f'--memory_limit={limit}MiB',
-                              f'--unix_socket={self.socket}', *flags)
+                              f'--unix_socket={self.socket}', *flags, *self.options.flags)
 
     # Sections.
 
@@ -220,6 +220,7 @@ def main():
     parser.add_argument('--only', choices=SECTIONS)
     parser.add_argument('--seconds', type=float, default=8)
     parser.add_argument('--rest', type=float, default=30, help='before memory is looked at again')
+    parser.add_argument('--flags', nargs='*', default=[], help="more of attnd's")
     parser.add_argument('--check', action='store_true', help='fail on a miss')
     options = parser.parse_args()
     bench = Bench(options)
