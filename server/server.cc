@@ -17,6 +17,7 @@
 #include "server/front/admitted_calls.h"
 #include "server/front/alarms.h"
 #include "server/front/describe.h"
+#include "server/front/excess_memory.h"
 #include "server/front/service.h"
 #include "server/front/upload_room.h"
 #include "server/net/acceptor.h"
@@ -151,8 +152,8 @@ class Server::Impl {
     alarms_ = std::make_unique<Alarms>();
     service_ = std::make_unique<Service>(
         ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_,
-                     uploads_.get(), alarms_.get(), options_.max_message_bytes,
-                     options_.stall_time},
+                     uploads_.get(), alarms_.get(), ExcessMemory(options_),
+                     options_.max_message_bytes, options_.stall_time},
         MakeServerInfo(options_, backends_));
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);

@@ -20,7 +20,11 @@ MemoryShares DivideMemory(int64_t memory_limit_bytes) {
   // The remaining sixteenth is for small messages, for windows of messages that
   // wait, and for what nothing counts: read buffers that a peer has filled by
   // less than their size, headers, call state.
-  shares.transport_bytes = memory_limit_bytes / 16 * 8;
+  // Where the limit is low, some of the 64 MiB beside it: a message in flight
+  // more there keeps the lanes busy.
+  shares.transport_bytes =
+      memory_limit_bytes / 2 +
+      std::min<int64_t>(memory_limit_bytes / 8, int64_t{32} << 20);
   shares.account_bytes = memory_limit_bytes / 16 * 7;
   shares.small_bytes =
       std::clamp<int64_t>(memory_limit_bytes / 64, 1 << 20, 64 << 20);

@@ -56,6 +56,9 @@ struct ServerOptions {
   int max_connections_per_client = 256;
   int64_t max_metadata_bytes = 16 << 10;
 
+  // The bytes that the process' allocator has given out, for a look now and
+  // then. Empty: nobody looks.
+  std::function<int64_t()> heap_in_use;
   // Told a line of what an operator should know while it serves, such as why a
   // device left. On any thread, so it must not block. Empty: nobody is told.
   std::function<void(absl::string_view line)> log;

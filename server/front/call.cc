@@ -88,17 +88,30 @@ void Call::OnDecided(const absl::Status& status) {
 
 void Call::Read() {
   state_ = State::kReading;
-  SetAlarm(UploadDue());
+  SetUploadDue();
+  AwaitMessage();
   // Under the lock, or else the call might end, and its stream with it, before.
   stream_->Read();
 }
 
-absl::Time Call::UploadDue() const {
-  const absl::Time now = MonotonicNow();
+void Call::SetUploadDue() {
+  upload_due_ = MonotonicNow();
   if (const auto late_after = upload_->late_after()) {
-    return now + std::min(*late_after, parts_.stall_time);
+    upload_due_ += std::min(*late_after, parts_.stall_time);
+  } else {
+    upload_due_ += parts_.stall_time + TimeFor(upload_->hint().value_or(0));
   }
-  return now + parts_.stall_time + TimeFor(upload_->hint().value_or(0));
+}
+
+void Call::AwaitMessage() {
+  const absl::Time look = MonotonicNow() + kLookAtMemory;
+  SetAlarm(parts_.excess_memory ? std::min(look, upload_due_) : upload_due_);
+}
+
+bool Call::IsInExcess(const UploadRoom::Upload& upload) const {
+  if (!parts_.excess_memory) return false;
+  const int64_t excess = parts_.excess_memory();
+  return excess > (upload.hint().has_value() ? kMoreExcess : 0);
 }
 
 void Call::SetAlarm(absl::Time due) {
@@ -110,32 +123,49 @@ void Call::SetAlarm(absl::Time due) {
 
 void Call::OnAlarm(State state) {
   std::shared_ptr<UploadRoom::Upload> upload;
+  bool late = false;
   {
     MutexLock lock(mutex_);
     if (state != state_) return;
     upload = upload_;
+    late = MonotonicNow() >= upload_due_;
   }
-  if (state == State::kEnding) return stream_->Cut();
-  if (state == State::kWaiting) {
-    const absl::Status status = upload->GiveUp();
-    return status.ok() ? void() : Refuse(status);
+  switch (state) {
+    case State::kWaiting: {
+      const absl::Status status = upload->GiveUp();
+      return status.ok() ? void() : Refuse(status);
+    }
+    case State::kReading:
+      return late ? OnLateUpload(*upload) : LookAtMemory(*upload);
+    case State::kHeld:
+      return SubmitAgain();
+    case State::kEnding:
+      return stream_->Cut();
+    case State::kWorking:
+      return;
   }
-  if (upload->late_after().has_value()) return OnLateUpload();
-  Refuse(absl::DeadlineExceededError(
-      "the message did not arrive within the stall time"));
 }
 
-void Call::OnLateUpload() {
-  std::shared_ptr<UploadRoom::Upload> upload;
-  {
-    MutexLock lock(mutex_);
-    if (state_ != State::kReading) return;
-    upload = upload_;
+void Call::OnLateUpload(UploadRoom::Upload& upload) {
+  if (!upload.late_after().has_value()) {
+    return Refuse(absl::DeadlineExceededError(
+        "the message did not arrive within the stall time"));
   }
-  const absl::Status status = upload->Late();
+  const absl::Status status = upload.Late();
   if (!status.ok()) return Refuse(status);
   MutexLock lock(mutex_);
-  if (state_ == State::kReading) SetAlarm(UploadDue());
+  if (state_ != State::kReading) return;
+  SetUploadDue();
+  AwaitMessage();
+}
+
+void Call::LookAtMemory(const UploadRoom::Upload& upload) {
+  if (IsInExcess(upload)) {
+    return Refuse(absl::ResourceExhaustedError(
+        "the message is too long, or more are than the memory holds"));
+  }
+  MutexLock lock(mutex_);
+  if (state_ == State::kReading) AwaitMessage();
 }
 
 void Call::OnNoMessage() {
@@ -157,13 +187,13 @@ void Call::OnMessage(absl::Span<const absl::string_view> fragments) {
   received_bytes_ = TotalBytes(fragments);
   absl::Status status = upload->Arrived(received_bytes_);
   upload.reset();
-  if (status.ok()) status = Submit(fragments, work);
-  if (status.ok()) return;
+  if (status.ok()) status = Decode(fragments, work);
+  if (status.ok()) return Submit(work);
   ReleaseInputs();
   Refuse(status);
 }
 
-absl::Status Call::Submit(absl::Span<const absl::string_view> fragments,
+absl::Status Call::Decode(absl::Span<const absl::string_view> fragments,
                           const WorkPtr& work) {
   absl::Status status = DecodeWork(header_.op, fragments, *work);
   if (!status.ok()) return status;
@@ -176,13 +206,42 @@ absl::Status Call::Submit(absl::Span<const absl::string_view> fragments,
   work->done = [self = shared_from_this()](absl::StatusOr<WorkResult> result) {
     self->Complete(std::move(result));
   };
-  {
-    // Before it can be done.
-    MutexLock lock(mutex_);
-    admitted_ = true;
-  }
+  MutexLock lock(mutex_);
+  hold_until_ = MonotonicNow() + std::min(kMostWait, parts_.stall_time);
+  // Before it can be done.
+  admitted_ = true;
   parts_.admitted_calls->Add();
-  return parts_.scheduler->Submit(work);
+  return absl::OkStatus();
+}
+
+void Call::Submit(const WorkPtr& work) {
+  const absl::Status status = parts_.scheduler->Submit(work);
+  if (status.ok()) return;
+  if (Scheduler::LacksMemory(status) && Hold(*work)) return;
+  ReleaseInputs();
+  Refuse(status);
+}
+
+bool Call::Hold(const Work& work) {
+  const absl::Time next = MonotonicNow() + kAskAgain;
+  MutexLock lock(mutex_);
+  // What is cancelled from now on ends at once: OnCancel.
+  if (next > hold_until_ || work.cancel.cancelled()) return false;
+  state_ = State::kHeld;
+  SetAlarm(next);
+  return true;
+}
+
+void Call::SubmitAgain() {
+  WorkPtr work;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kHeld) return;
+    state_ = State::kWorking;
+    alarm_ = {};
+    work = work_;
+  }
+  Submit(work);
 }
 
 void Call::ReleaseInputs() {
@@ -216,13 +275,17 @@ bool Call::BeginEnd(const absl::Status& status, int64_t bytes) {
   WorkPtr work;
   MutexLock lock(mutex_);
   if (state_ == State::kEnding) return false;
+  SetEnding(status, bytes);
+  upload = std::move(upload_);
+  work = std::move(work_);
+  return true;
+}
+
+void Call::SetEnding(const absl::Status& status, int64_t bytes) {
   state_ = State::kEnding;
   code_ = status.code();
   if (!std::exchange(admitted_, true)) parts_.admitted_calls->Add();
-  upload = std::move(upload_);
-  work = std::move(work_);
   SetAlarm(MonotonicNow() + parts_.stall_time + TimeFor(bytes));
-  return true;
 }
 
 void Call::Refuse(const absl::Status& status) {
@@ -230,15 +293,26 @@ void Call::Refuse(const absl::Status& status) {
 }
 
 void Call::OnCancel() {
+  const absl::Status status = absl::CancelledError("cancelled");
+  std::shared_ptr<UploadRoom::Upload> upload;
   WorkPtr work;
-  bool ends = false;
+  State state;
   {
     MutexLock lock(mutex_);
-    work = work_;
-    ends = state_ == State::kWaiting || state_ == State::kReading;
+    state = state_;
+    if (state == State::kWorking) {
+      work = work_;
+    } else if (state != State::kEnding) {
+      SetEnding(status, /*bytes=*/0);
+      upload = std::move(upload_);
+      work = std::move(work_);
+    }
   }
-  if (work != nullptr) parts_.scheduler->Cancel(work);
-  if (ends) Refuse(absl::CancelledError("cancelled"));
+  if (state == State::kEnding) return;
+  if (state == State::kWorking) return parts_.scheduler->Cancel(work);
+  // Nobody else has the message by now, if it is here.
+  if (state == State::kHeld) stream_->DropMessage();
+  stream_->Refuse(status);
 }
 
 // Counting waits until the answer has left.

@@ -7,12 +7,15 @@
 //   kWaiting  for room for its message (upload_room.h); nothing is read
 //   kReading  its message is on its way
 //   kWorking  decoded, submitted, in the scheduler's hands
+//   kHeld     submitted in vain, as there was no memory to compute it in: it is
+//             tried again, as its sender would otherwise have to send it again
 //   kEnding   its status is known, and on its way with the answer, if any
 //
 // Any state but kWorking has an alarm, so that a peer that stops sending or
 // reading holds what it holds for so long and no longer.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,6 +46,8 @@ struct ServiceParts {
   AdmittedCalls* admitted_calls = nullptr;
   UploadRoom* uploads = nullptr;
   Alarms* alarms = nullptr;
+  // See excess_memory.h.
+  std::function<int64_t()> excess_memory;
   int64_t max_message_bytes = 0;  // of a response
   absl::Duration stall_time;      // see ServerOptions
 };
@@ -77,8 +82,17 @@ struct CallHeader {
 // Thread-safe.
 class Call : public std::enable_shared_from_this<Call> {
  public:
-  // The longest that a message waits for room.
+  // The longest that a message waits, for room or once it is here for memory,
+  // and how often that is asked for.
   static constexpr absl::Duration kMostWait = absl::Seconds(10);
+  static constexpr absl::Duration kAskAgain = absl::Milliseconds(5);
+  // gRPC takes a message however long it is, and tells nobody of its length
+  // before all of it is here. So a call looks at the memory in use so often
+  // while its message arrives, and ends if there is too much of it: first those
+  // that did not say how long their message is, and only at more excess others,
+  // which may have lied.
+  static constexpr absl::Duration kLookAtMemory = absl::Milliseconds(5);
+  static constexpr int64_t kMoreExcess = int64_t{16} << 20;
   // A message may take a second for so many bytes, beside the stall time.
   static constexpr int64_t kLeastBytesPerSecond = int64_t{8} << 20;
 
@@ -96,23 +110,35 @@ class Call : public std::enable_shared_from_this<Call> {
   void OnDone(bool cancelled);
 
  private:
-  enum class State : uint8_t { kWaiting, kReading, kWorking, kEnding };
+  enum class State : uint8_t { kWaiting, kReading, kWorking, kHeld, kEnding };
 
   // What it has been waiting for is decided.
   void OnDecided(const absl::Status& status);
   void Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnAlarm(State state);
-  void OnLateUpload();
+  void OnLateUpload(UploadRoom::Upload& upload);
+  void LookAtMemory(const UploadRoom::Upload& upload);
   // OnAlarm(state_) at `due`, unless another alarm is set before.
   void SetAlarm(absl::Time due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Time UploadDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::Status Submit(absl::Span<const absl::string_view> fragments,
+  void SetUploadDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Sets the alarm of kReading.
+  void AwaitMessage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether its message has to go for want of memory.
+  bool IsInExcess(const UploadRoom::Upload& upload) const;
+  absl::Status Decode(absl::Span<const absl::string_view> fragments,
                       const WorkPtr& work);
+  // In kWorking: submits the work, holds it or ends the call.
+  void Submit(const WorkPtr& work);
+  void SubmitAgain();
+  // False: it may not be held any longer.
+  bool Hold(const Work& work);
   void ReleaseInputs();
   void Complete(absl::StatusOr<WorkResult> result);
   // False: it is ending already. Otherwise `status` is what it ends with, and
   // an answer of `bytes` may now be sent.
   bool BeginEnd(const absl::Status& status, int64_t bytes);
+  void SetEnding(const absl::Status& status, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refuse(const absl::Status& status);
   absl::StatusCode CodeSeen(bool cancelled) const;
 
@@ -126,7 +152,10 @@ class Call : public std::enable_shared_from_this<Call> {
   Alarms::Id alarm_ ABSL_GUARDED_BY(mutex_);
   // Until the inputs have been copied or are not needed.
   std::shared_ptr<UploadRoom::Upload> upload_ ABSL_GUARDED_BY(mutex_);
-  WorkPtr work_ ABSL_GUARDED_BY(mutex_);           // of kWorking
+  // Of kReading: when the message is late.
+  absl::Time upload_due_ ABSL_GUARDED_BY(mutex_);
+  WorkPtr work_ ABSL_GUARDED_BY(mutex_);
+  absl::Time hold_until_ ABSL_GUARDED_BY(mutex_);  // of kWorking
   bool admitted_ ABSL_GUARDED_BY(mutex_) = false;  // counted as such
 
   // Written by whoever leads the call from one state to the next, and read in

@@ -13,6 +13,11 @@ void LimitHeap(int64_t memory_limit_bytes) {
                                 memory_limit_bytes / 16, 1 << 20, 1 << 30)));
 }
 
+int64_t HeapInUse() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<int64_t>(info.uordblks + info.hblkhd);
+}
+
 void ReleaseFreeHeap() { malloc_trim(0); }
 
 }  // namespace attnd::server

@@ -14,6 +14,9 @@ namespace attnd::server {
 // into them. For the whole process, best before it has threads.
 void LimitHeap(int64_t memory_limit_bytes);
 
+// What it has given out and not got back.
+int64_t HeapInUse();
+
 // Gives back what glibc keeps of freed memory, between blocks in use as well.
 // Takes milliseconds where there is much of it, in which others wait who want
 // memory: for when there is little to do.

@@ -198,6 +198,7 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   }
   Log& log = *started->release();  // for gRPC's threads, as long as they live
   SendLibraryLinesTo(log);
+  flags.server.heap_in_use = HeapInUse;
   flags.server.log = [&log](absl::string_view line) { log.Write(line); };
   int code = kFailed;
   try {

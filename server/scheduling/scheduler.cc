@@ -9,6 +9,7 @@ namespace attnd::server {
 namespace {
 
 constexpr absl::string_view kShuttingDown = "the server is shutting down";
+constexpr absl::string_view kNoMemory = "no memory now";
 
 }  // namespace
 
@@ -96,12 +97,16 @@ absl::Status Scheduler::MakeRoom(Reservation& reservation) {
         account_->TryCharge(reservation.client_, footprint.bytes());
     if (reservation.charge_ == nullptr) {
       queue_.GiveUpPlace(reservation.client_, footprint.flops);
-      room = absl::ResourceExhaustedError("no memory now");
+      room = absl::ResourceExhaustedError(kNoMemory);
     }
   }
   if (!room.ok()) return wire::WithRetryInfo(std::move(room), RetryDelay());
   reservation.scheduler_ = this;
   return absl::OkStatus();
+}
+
+bool Scheduler::LacksMemory(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) && status.message() == kNoMemory;
 }
 
 void Scheduler::GiveUp(const Reservation& reservation) {

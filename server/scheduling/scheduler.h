@@ -78,6 +78,10 @@ class Scheduler final : private LaneFeeder {
   // Both, for work whose inputs are here: any of their errors.
   absl::Status Submit(const WorkPtr& work);
 
+  // Whether what Admit or Submit returned says that memory is missing, which
+  // what is being computed soon gives back, and not a place in the queue.
+  static bool LacksMemory(const absl::Status& status);
+
   // Marks `work` cancelled. Queued: completes it with CANCELLED (or
   // DEADLINE_EXCEEDED past its deadline) now. Running: its kernel stops at the
   // next poll and it completes so then. Completed: nothing. Not yet submitted:

@@ -46,13 +46,14 @@ class FakeStream final : public CallStream {
   absl::Notification ended, cut;
 };
 
-std::string SmallRequest() {
+std::string SmallRequest(int kv_len = 1) {
   attn::v1::ForwardRequest request;
   for (auto* tensor :
        {request.mutable_q(), request.mutable_k(), request.mutable_v()}) {
+    const int len = tensor == request.mutable_q() ? 1 : kv_len;
     tensor->set_dtype(attn::v1::DATA_TYPE_F32);
-    for (int dim : {1, 1, 1, 8}) tensor->add_shape(dim);
-    tensor->set_data(std::string(8 * 4, '\1'));
+    for (int dim : {1, len, 1, 8}) tensor->add_shape(dim);
+    tensor->set_data(std::string(len * 8 * 4, '\1'));
   }
   return request.SerializeAsString();
 }
@@ -65,8 +66,8 @@ class CallTest : public ::testing::Test {
 
   std::shared_ptr<Call> Start(std::optional<std::string> request_bytes = {},
                               absl::Time deadline = absl::InfiniteFuture()) {
-    parts_ = {scheduler_.get(), &metrics_, &admitted_, &uploads_,
-              &alarms_,         kMiB,      stall_time_};
+    parts_ = {scheduler_.get(), &metrics_,      &admitted_, &uploads_,
+              &alarms_,         excess_memory_, kMiB,       stall_time_};
     stream_ = std::make_shared<FakeStream>();
     auto call = std::make_shared<Call>(parts_, stream_,
                                        CallHeader{Op::kForward,
@@ -99,6 +100,7 @@ class CallTest : public ::testing::Test {
   AdmittedCalls admitted_;
   UploadRoom uploads_{{kMiB, kMiB, kMiB, 64}};
   absl::Duration stall_time_ = absl::Hours(1);
+  std::function<int64_t()> excess_memory_;
   ServiceParts parts_;
   std::shared_ptr<FakeStream> stream_;
   Alarms alarms_;
@@ -167,6 +169,73 @@ TEST_F(CallTest, CancelledWhileItRunsItEndsSo) {
   call->OnDone(true);
 }
 
+// A device with memory for two such requests, not three.
+class HeldCallTest : public CallTest {
+ protected:
+  void SetUp() override {
+    SchedulerOptions options = OneLane();
+    options.memory_bytes = 64 << 10;
+    scheduler_ = MakeScheduler(options, {&manual_});
+  }
+  // Runs until Finish, and leaves no memory.
+  ManualBackend::Call TakeAllMemory() {
+    first_ = Start();
+    Send(*first_, message_);
+    first_stream_ = stream_;
+    return manual_.Await();
+  }
+  void EndFirst(const ManualBackend::Call& kernel) {
+    manual_.Finish(kernel);
+    first_stream_->ended.WaitForNotification();
+    EXPECT_EQ(*first_stream_->status, absl::OkStatus());
+    first_stream_->release_answer = nullptr;
+    first_->OnDone(false);
+  }
+
+  const std::string message_ = SmallRequest(/*kv_len=*/400);
+  std::shared_ptr<Call> first_;
+  std::shared_ptr<FakeStream> first_stream_;
+};
+
+TEST_F(HeldCallTest, AMessageThatIsHereWaitsForMemory) {
+  const ManualBackend::Call kernel = TakeAllMemory();
+  const auto held = Start();
+  Send(*held, message_);
+  EXPECT_FALSE(stream_->ended.HasBeenNotified());
+  EXPECT_FALSE(stream_->dropped);
+  EndFirst(kernel);
+  manual_.FinishAll();
+  EXPECT_EQ(AwaitEnd(), absl::OkStatus());
+  EXPECT_TRUE(stream_->dropped);
+  held->OnDone(false);
+}
+
+TEST_F(HeldCallTest, AndIsRefusedWithADelayIfThereIsNone) {
+  StallAfter(absl::Milliseconds(100));
+  const ManualBackend::Call kernel = TakeAllMemory();
+  const auto held = Start();
+  Send(*held, message_);
+  const absl::Status status = AwaitEnd();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(wire::RetryDelay(status), std::nullopt);
+  EXPECT_TRUE(stream_->dropped);
+  EXPECT_EQ(uploads_.stats().reserved_bytes, 0);
+  held->OnDone(false);
+  EndFirst(kernel);
+}
+
+TEST_F(HeldCallTest, CancelledMeanwhileItEndsSo) {
+  const ManualBackend::Call kernel = TakeAllMemory();
+  const auto held = Start();
+  Send(*held, message_);
+  held->OnCancel();
+  EXPECT_EQ(AwaitEnd().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(stream_->dropped);
+  EXPECT_EQ(uploads_.stats().reserved_bytes, 0);
+  held->OnDone(true);
+  EndFirst(kernel);
+}
+
 TEST_F(CallTest, WithoutAMessageIsInvalid) {
   const auto call = Start();
   call->OnNoMessage();
@@ -224,6 +293,28 @@ TEST_F(CallTest, AMessageThatFindsNoRoomIsRefusedWithADelay) {
   EXPECT_NE(wire::RetryDelay(status), std::nullopt);
   EXPECT_EQ(stream_->reads, 0);
   call->OnDone(false);
+}
+
+TEST_F(CallTest, AMessageIsGivenUpWhereItTakesMoreMemoryThanThereIs) {
+  excess_memory_ = [] { return 1; };
+  const auto call = Start();
+  const absl::Status status = AwaitEnd();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(uploads_.stats().reserved_bytes, 0);
+  call->OnDone(false);
+}
+
+// Its looks at the memory have gone by once a message without one has ended.
+TEST_F(CallTest, AMessageOfAKnownLengthOnlyWhereMuchMoreIsTaken) {
+  excess_memory_ = [] { return Call::kMoreExcess; };
+  const auto known = Start(std::to_string(kMiB / 2));
+  const std::shared_ptr<FakeStream> known_stream = stream_;
+  const auto unknown = Start();
+  EXPECT_FALSE(AwaitEnd().ok());
+  EXPECT_FALSE(known_stream->ended.HasBeenNotified());
+  known->OnCancel();
+  known->OnDone(true);
+  unknown->OnDone(false);
 }
 
 TEST_F(CallTest, AnAnswerThatNobodyReadsIsCutAfterTheStallTime) {
