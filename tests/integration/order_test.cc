@@ -53,6 +53,18 @@ class OrderTest : public ::testing::Test {
     running_ = device_->Await();
   }
 
+  // One lane, and calls of kSlicedLen queries run in three parts.
+  static constexpr int64_t kSlicedLen = 1000;
+  void StartSliced() {
+    server::SchedulerOptions options;
+    options.lanes_per_device = 1;
+    options.small_request_flops = 1e6;
+    options.max_batch_flops = 1e7;
+    options.slice_time = absl::Milliseconds(1);
+    Start(options);
+    device_->RunInParts(kSlicedLen, 3);
+  }
+
   std::shared_ptr<grpc::Channel> Tcp() const {
     return Connect(absl::StrCat("127.0.0.1:", server_->port()));
   }
@@ -176,6 +188,44 @@ TEST_F(OrderTest, CancellingReachesTheKernelAndTheNextOneRuns) {
   // The lane is busy until the kernel has heard of it.
   EXPECT_FALSE(device_->HasBegun());
   EXPECT_THAT(RunAll(), ElementsAre(2));
+}
+
+TEST_F(OrderTest, ALargeCallIsPausedForAnotherClient) {
+  StartSliced();
+  const Call large = Send(Unix(), kSlicedLen);
+  const ManualBackend::Call first = device_->Await();
+  const Call other = Send(Tcp(), 300);
+  ASSERT_TRUE(QueueHolds(1));
+  device_->FinishAndPause(first);
+  const ManualBackend::Call between = device_->Await();
+  EXPECT_THAT(between.q_lens, ElementsAre(300));
+  device_->Finish(between);
+  EXPECT_TRUE(other->Wait().ok()) << other->Wait();
+  EXPECT_FALSE(large->WaitFor(absl::ZeroDuration()));
+  const ManualBackend::Call second = device_->Await();
+  EXPECT_THAT(second.q_lens, ElementsAre(kSlicedLen));
+  EXPECT_EQ(second.part, 1);
+  device_->FinishAll();
+  EXPECT_TRUE(large->Wait().ok()) << large->Wait();
+}
+
+TEST_F(OrderTest, ACallThatIsCancelledWhilePausedDoesNotGoOn) {
+  StartSliced();
+  const Call large = Send(Unix(), kSlicedLen);
+  const ManualBackend::Call first = device_->Await();
+  const Call other = Send(Tcp(), 300);
+  ASSERT_TRUE(QueueHolds(1));
+  device_->FinishAndPause(first);
+  const ManualBackend::Call between = device_->Await();
+  ASSERT_TRUE(QueueHolds(1));
+  large->Cancel();
+  EXPECT_TRUE(absl::IsCancelled(large->Wait())) << large->Wait();
+  // The server has heard of it too, though its only lane is busy.
+  EXPECT_TRUE(QueueHolds(0));
+  device_->FinishAll();
+  EXPECT_TRUE(other->Wait().ok()) << other->Wait();
+  EXPECT_TRUE(Eventually([&] { return server_->stats().account_bytes == 0; }));
+  EXPECT_FALSE(device_->HasBegun());
 }
 
 }  // namespace

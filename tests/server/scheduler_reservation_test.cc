@@ -42,12 +42,15 @@ TEST(SchedulerReservationTest, GivenUpItReleasesAllThatItHeld) {
   options.max_queue_requests = 1;
   auto scheduler = MakeScheduler(options, {&backend});
   TestWork first({}), second({});
-  std::optional<Reservation> held = *Admit(*scheduler, first);
-  Reservation moved = *std::move(held);
-  held.reset();
+  std::optional<Reservation> moved;
+  {
+    auto held = Admit(*scheduler, first);
+    ASSERT_EQ(held.status(), absl::OkStatus());
+    moved = *std::move(held);
+  }
   ExpectRetry(Admit(*scheduler, second).status());
   {
-    const Reservation given_up = std::move(moved);
+    const Reservation given_up = *std::move(moved);
     EXPECT_GT(scheduler->stats().account_bytes, 0);
   }
   EXPECT_EQ(scheduler->stats().account_bytes, 0);
