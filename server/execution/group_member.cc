@@ -18,31 +18,35 @@ void ReleaseInputs(Work& work) {
 
 }  // namespace
 
-absl::StatusOr<bool> GroupMember::Load(const Backend& backend, Stream& stream,
-                                       OutputPool& pool, bool may_defer) {
-  const CancelToken& cancel = work_->cancel;
-  if (cancel.cancelled()) {
-    Fail(absl::CancelledError("cancelled"));
-    return false;
-  }
-  absl::Status status = Reserve(stream, pool);
-  if (absl::IsResourceExhausted(status)) {
-    if (may_defer) {
-      state_ = State::kDeferred;
-    } else {
-      Fail(std::move(status));
-    }
-    return false;
-  }
-  if (status.ok()) status = Fetch(stream);
-  if (!status.ok()) return status;
-  if (cancel.cancelled()) {
+absl::Status GroupMember::Load(const Backend& backend, Stream& stream,
+                               OutputPool& pool, bool may_defer,
+                               absl::FunctionRef<bool()> pause) {
+  const auto cancelled = [this] {
+    if (!work_->cancel.cancelled()) return false;
     Fail(absl::CancelledError("cancelled"));
     return true;
+  };
+  if (cancelled()) return absl::OkStatus();
+  if (!reserved_) {
+    absl::Status status = Reserve(stream, pool);
+    if (absl::IsResourceExhausted(status)) {
+      if (may_defer) {
+        state_ = State::kDeferred;
+      } else {
+        Fail(std::move(status));
+      }
+      return absl::OkStatus();
+    }
+    if (!status.ok()) return status;
+    reserved_ = true;
   }
+  const absl::StatusOr<bool> all = Fetch(stream, pause);
+  if (!all.ok()) return all.status();
+  if (!*all || cancelled()) return absl::OkStatus();
   ReleaseInputs(*work_);
   Bind(backend);
-  return true;
+  state_ = State::kLoaded;
+  return absl::OkStatus();
 }
 
 void GroupMember::Fail(absl::Status failure) {
@@ -102,22 +106,24 @@ absl::Status GroupMember::ReserveOutput(TensorId id, Stream& stream,
 }
 
 // Brings the inputs to where kernels read them, or finds them there.
-absl::Status GroupMember::Fetch(Stream& stream) {
-  for (int i = 0; i < kTensorIds; ++i) {
-    const TensorId id = static_cast<TensorId>(i);
+absl::StatusOr<bool> GroupMember::Fetch(Stream& stream,
+                                        absl::FunctionRef<bool()> pause) {
+  for (; fetched_ < kTensorIds; ++fetched_, position_ = {}) {
+    const TensorId id = static_cast<TensorId>(fetched_);
     if (!work_->request->input(id).present) continue;
     const TensorSource& source = work_->inputs[id];
-    absl::Status status;
     if (const auto* pieces = std::get_if<HostPieces>(&source)) {
-      status = UploadPieces(*pieces, work_->cancel, stream, memory_[id]);
-    } else {
-      const DeviceBytes& bytes = std::get<DeviceBytes>(source);
-      memory_[id] = bytes.buffer->data() + bytes.offset;
-      status = stream.Use(bytes.buffer);
+      absl::StatusOr<bool> all = UploadPieces(*pieces, work_->cancel, pause,
+                                              stream, memory_[id], position_);
+      if (!all.ok() || !*all) return all;
+      continue;
     }
+    const DeviceBytes& bytes = std::get<DeviceBytes>(source);
+    memory_[id] = bytes.buffer->data() + bytes.offset;
+    absl::Status status = stream.Use(bytes.buffer);
     if (!status.ok()) return status;
   }
-  return absl::OkStatus();
+  return true;
 }
 
 void GroupMember::Bind(const Backend& backend) {

@@ -5,11 +5,14 @@
 // where its results may go is known here alone.
 
 #include <memory>
+#include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/request.h"
+#include "server/execution/upload.h"
 #include "server/work/output_pool.h"
 #include "server/work/work.h"
 
@@ -17,7 +20,7 @@ namespace attnd::server {
 
 class GroupMember {
  public:
-  enum class State { kLoaded, kDeferred, kFailed };
+  enum class State { kLoading, kLoaded, kDeferred, kFailed };
 
   explicit GroupMember(WorkPtr work) : work_(std::move(work)) {}
 
@@ -28,11 +31,13 @@ class GroupMember {
   const BoundRequest* bound() const { return bound_.get(); }
 
   // Everything up to the kernels; then kLoaded, or kFailed if it was cancelled
-  // or there is no memory, or kDeferred if that is so and it `may_defer`. True:
-  // something was enqueued. Releases the inputs unless it is deferred. Errors:
-  // the device is broken.
-  absl::StatusOr<bool> Load(const Backend& backend, Stream& stream,
-                            OutputPool& pool, bool may_defer);
+  // or there is no memory, or kDeferred if that is so and it `may_defer`; or
+  // still kLoading if pause() was true, for another call to go on. Releases the
+  // inputs once it is loaded or failed. Errors: the device is broken.
+  absl::Status Load(const Backend& backend, Stream& stream, OutputPool& pool,
+                    bool may_defer, absl::FunctionRef<bool()> pause);
+  // Whether the stream has been asked for any of it.
+  bool enqueued() const { return reserved_; }
   void Fail(absl::Status failure);
   // Brings the results to where they are sent from. Errors: the device is
   // broken.
@@ -48,12 +53,16 @@ class GroupMember {
   absl::Status Reserve(Stream& stream, OutputPool& pool);
   absl::Status ReserveInputs(Stream& stream);
   absl::Status ReserveOutput(TensorId id, Stream& stream, OutputPool& pool);
-  absl::Status Fetch(Stream& stream);
+  // False: paused.
+  absl::StatusOr<bool> Fetch(Stream& stream, absl::FunctionRef<bool()> pause);
   void Bind(const Backend& backend);
 
   WorkPtr work_;
-  State state_ = State::kLoaded;
-  absl::Status failure_;  // of kFailed
+  State state_ = State::kLoading;
+  bool reserved_ = false;
+  int fetched_ = 0;          // tensors before this one have been
+  UploadPosition position_;  // in it
+  absl::Status failure_;     // of kFailed
   TensorPointers memory_;
   PerTensor<OutputBuffer> outputs_;
   std::unique_ptr<BoundRequest> bound_;

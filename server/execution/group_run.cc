@@ -35,14 +35,15 @@ GroupRun::GroupRun(const Backend& backend, std::unique_ptr<Stream> stream,
 absl::StatusOr<GroupRun::Outcome> GroupRun::Execute(Pause pause,
                                                     Complete complete) {
   const absl::Time now = MonotonicNow();
-  absl::Status status;
-  if (!paused_at_.has_value()) {
-    taken_ = now;
-    status = Begin();
-  } else {
+  if (paused_at_.has_value()) {
     paused_ += now - *paused_at_;
+  } else {
+    taken_ = now;
   }
-  if (status.ok()) {
+  share_before_ = share_;
+  absl::Status status;
+  if (!begun_) status = Begin(pause);
+  if (status.ok() && begun_) {
     status = Timed(times_.compute, [&] { return Proceed(pause); });
   }
   if (!status.ok()) return status;
@@ -60,10 +61,12 @@ absl::StatusOr<GroupRun::Outcome> GroupRun::Execute(Pause pause,
   return Outcome::kDone;
 }
 
-// Everything up to the kernels, and what begins them.
-absl::Status GroupRun::Begin() {
-  absl::Status status = Timed(times_.upload, [this] { return LoadAll(); });
-  if (!status.ok() || !enqueued_) return status;
+// Everything up to the kernels, and what begins them, unless it is paused.
+absl::Status GroupRun::Begin(Pause pause) {
+  absl::Status status = Timed(times_.upload, [&] { return LoadAll(pause); });
+  if (!status.ok() || members_.back().state() == State::kLoading) return status;
+  begun_ = true;
+  if (!enqueued_) return absl::OkStatus();
   Divide();
   if (!portions_.empty()) {
     const absl::StatusOr<int> mark = stream_->Mark();
@@ -97,12 +100,12 @@ absl::Status GroupRun::Collect(Complete complete) {
   return absl::OkStatus();
 }
 
-absl::Status GroupRun::LoadAll() {
+absl::Status GroupRun::LoadAll(Pause pause) {
   for (GroupMember& member : members_) {
-    const absl::StatusOr<bool> enqueued =
-        member.Load(backend_, *stream_, pool_, /*may_defer=*/loaded_ > 0);
-    if (!enqueued.ok()) return enqueued.status();
-    enqueued_ |= *enqueued;
+    absl::Status status = member.Load(backend_, *stream_, pool_,
+                                      /*may_defer=*/loaded_ > 0, pause);
+    if (!status.ok()) return status;
+    enqueued_ |= member.enqueued();
     if (member.state() == State::kLoaded) ++loaded_;
   }
   return absl::OkStatus();
@@ -158,7 +161,6 @@ absl::Status GroupRun::Enqueue(absl::Span<const GroupMember> members) {
 }
 
 absl::Status GroupRun::Proceed(Pause pause) {
-  share_before_ = share_;
   share_ = 1;
   if (forward_.empty() && backward_.empty()) return absl::OkStatus();
   const absl::StatusOr<double> share = stream_->Proceed(pause);

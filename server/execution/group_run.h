@@ -6,8 +6,8 @@
 //   allocate and map -> upload, release inputs -> kernels -> download
 //   -> wait, result by result
 //
-// A request that takes long may be paused between two parts of its kernels. No
-// threads and no queue in here.
+// A request that takes long may be paused between two parts of its upload or of
+// its kernels. No threads and no queue in here.
 
 #include <cstdint>
 #include <memory>
@@ -51,9 +51,10 @@ class GroupRun {
   // stream must go before anything that is left completes, as the device may
   // still write.
   //
-  // kPaused: `pause`, which is called as Stream::Proceed says, was true. A
-  // later call goes on, on any thread; nothing has completed so far. Only for a
-  // group of one.
+  // kPaused: `pause`, which is called between two pieces of an upload, and as
+  // Stream::Proceed says, was true. A later call goes on, on any thread;
+  // nothing has completed so far, but inputs may not have been released. Only
+  // for a group of one.
   absl::StatusOr<Outcome> Execute(Pause pause, Complete complete);
 
   const Backend& backend() const { return backend_; }
@@ -84,8 +85,8 @@ class GroupRun {
     int mark = 0;
   };
 
-  absl::Status Begin();
-  absl::Status LoadAll();
+  absl::Status Begin(Pause pause);
+  absl::Status LoadAll(Pause pause);
   void Divide();
   absl::Status Launch(absl::Span<GroupMember> members);
   absl::Status Enqueue(absl::Span<const GroupMember> members);
@@ -101,6 +102,7 @@ class GroupRun {
   GroupOptions options_;
   int loaded_ = 0;
   bool enqueued_ = false;  // uploads at least, so that Wait is due
+  bool begun_ = false;     // all have been loaded, and kernels launched
   // What the stream has begun last: stays for Proceed.
   std::vector<ForwardArgs> forward_;
   std::vector<BackwardArgs> backward_;

@@ -9,39 +9,44 @@ namespace {
 // the bus overlap, and that a cancelled request stops soon.
 constexpr size_t kUploadPieceBytes = size_t{4} << 20;
 
-// Takes spans of up to kUploadPieceBytes in total off the front of `spans`;
-// `index` and `offset` say where the front is.
-std::vector<ConstHostSpan> NextPiece(const HostPieces& spans, size_t& index,
-                                     size_t& offset) {
+// Takes spans of up to kUploadPieceBytes in total from `position` on, which
+// moves along.
+std::vector<ConstHostSpan> NextPiece(const HostPieces& spans,
+                                     UploadPosition& position) {
   std::vector<ConstHostSpan> piece;
   size_t room = kUploadPieceBytes;
-  while (room > 0 && index < spans.size()) {
-    const ConstHostSpan part = spans[index].subspan(offset, room);
+  while (room > 0 && position.piece < spans.size()) {
+    const ConstHostSpan span = spans[position.piece];
+    const ConstHostSpan part = span.subspan(position.offset, room);
     if (!part.empty()) piece.push_back(part);
     room -= part.size();
-    offset += part.size();
-    if (offset == spans[index].size()) {
-      ++index;
-      offset = 0;
+    position.offset += part.size();
+    if (position.offset == span.size()) {
+      ++position.piece;
+      position.offset = 0;
     }
   }
+  position.bytes += static_cast<int64_t>(kUploadPieceBytes - room);
   return piece;
 }
 
 }  // namespace
 
-absl::Status UploadPieces(const HostPieces& pieces, const CancelToken& cancel,
-                          Stream& stream, std::byte* to) {
-  size_t index = 0, offset = 0;
+absl::StatusOr<bool> UploadPieces(const HostPieces& pieces,
+                                  const CancelToken& cancel,
+                                  absl::FunctionRef<bool()> pause,
+                                  Stream& stream, std::byte* to,
+                                  UploadPosition& position) {
   while (!cancel.cancelled()) {
-    const std::vector<ConstHostSpan> piece = NextPiece(pieces, index, offset);
+    std::byte* const at = to + position.bytes;
+    const std::vector<ConstHostSpan> piece = NextPiece(pieces, position);
     if (piece.empty()) break;
-    if (absl::Status status = stream.Upload(piece, to); !status.ok()) {
+    if (absl::Status status = stream.Upload(piece, at); !status.ok()) {
       return status;
     }
-    for (const ConstHostSpan& span : piece) to += span.size();
+    if (position.piece < pieces.size() && pause()) return false;
   }
-  return absl::OkStatus();
+  return true;
 }
 
 }  // namespace attnd::server

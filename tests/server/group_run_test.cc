@@ -232,6 +232,26 @@ TEST(GroupRunTest, APausedRunGoesOnOnAnotherThread) {
   EXPECT_EQ(std::vector<std::byte>(o.begin(), o.end()), test.q());
 }
 
+// 40 MiB in, pieces of up to 4 MiB at a time.
+TEST(GroupRunTest, AnUploadIsPausedToo) {
+  InParts backend;
+  TestWork test({.q_len = 1 << 16, .kv_len = 1 << 13, .dim = 128});
+  OneRun run(backend, {test.work()});
+  int uploading = 0, computing = 0;
+  while (run.Until([] { return true; }).value() == GroupRun::Outcome::kPaused) {
+    // Inputs stay until all are uploaded, and until then nothing has run.
+    const bool loaded = test.release_calls() == 1;
+    EXPECT_EQ(run.run.left() < 1, loaded);
+    ++(loaded ? computing : uploading);
+  }
+  EXPECT_GE(uploading, 7);  // between Q's eight pieces at least
+  EXPECT_EQ(computing, 3);
+  absl::StatusOr<WorkResult> result = test.Await();
+  ASSERT_EQ(result.status(), absl::OkStatus());
+  const HostSpan o = result->outputs[TensorId::kO].span();
+  EXPECT_EQ(std::vector<std::byte>(o.begin(), o.end()), test.q());
+}
+
 TEST(GroupRunTest, AnAbandonedRunHoldsNothing) {
   InParts backend;
   TestWork test({.q_len = 9});

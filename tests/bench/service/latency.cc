@@ -79,8 +79,8 @@ void Small(Table& table) {
 }
 
 void Cancel(Table& table) {
-  const auto process =
-      StartAttnd({"--memory_limit=1GiB", "--lanes=1", "--metrics_port=0"});
+  const auto process = StartAttnd({"--memory_limit=1GiB", "--lanes=1",
+                                   "--metrics_port=0", "--slice_time=10s"});
   const auto channel = Connect(process->tcp());
   attn::v1::ForwardResponse response;
   const attn::v1::ForwardRequest small = RandomForward(1, 1, 64);
