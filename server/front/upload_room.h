@@ -69,7 +69,7 @@ class UploadRoom {
   // For which a client is not believed whose hint was too low.
   static constexpr absl::Duration kDistrustTime = absl::Minutes(1);
   static constexpr int kProbes = 16;
-  static constexpr int kProbesPerClient = 4;
+  static constexpr int kProbesPerClient = 2;
 
   // One message's room, which it gives back when it goes. Its room outlives it.
   class Upload;

@@ -9,6 +9,9 @@ namespace attnd::server {
 namespace {
 
 constexpr absl::string_view kShuttingDown = "the server is shutting down";
+// Of the account, large requests leave one part in so many, and those are small
+// whose tensors take one in so many.
+constexpr int64_t kKeptForSmall = 8, kSmall = 64;
 constexpr absl::string_view kNoMemory = "no memory now";
 
 }  // namespace
@@ -93,8 +96,14 @@ absl::Status Scheduler::MakeRoom(Reservation& reservation) {
   const Footprint& footprint = reservation.footprint_;
   absl::Status room = queue_.TakePlace(reservation.client_, footprint.flops);
   if (room.ok()) {
+    // The last of the memory is for small requests: they would wait for large
+    // ones to end otherwise, though a lane is free for them.
+    const int64_t limit = account_->limit_bytes();
+    const bool small =
+        footprint.bytes() - footprint.scratch_bytes <= limit / kSmall;
     reservation.charge_ =
-        account_->TryCharge(reservation.client_, footprint.bytes());
+        account_->TryCharge(reservation.client_, footprint.bytes(),
+                            small ? 0 : limit / kKeptForSmall);
     if (reservation.charge_ == nullptr) {
       queue_.GiveUpPlace(reservation.client_, footprint.flops);
       room = absl::ResourceExhaustedError(kNoMemory);

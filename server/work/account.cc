@@ -9,11 +9,13 @@ std::shared_ptr<Account> Account::Create(int64_t limit_bytes) {
 }
 
 std::shared_ptr<Charge> Account::TryCharge(const std::string& client,
-                                           int64_t bytes) {
+                                           int64_t bytes, int64_t keep_free) {
   {
     MutexLock lock(mutex_);
     // Written so that no `bytes` overflows: held_bytes_ <= limit_bytes_.
-    if (bytes < 0 || bytes > limit_bytes_ - held_bytes_) return nullptr;
+    const int64_t left = limit_bytes_ - held_bytes_;
+    if (bytes < 0 || bytes > left) return nullptr;
+    if (held_bytes_ > 0 && bytes > left - keep_free) return nullptr;
     if (!shares_.MayAdd(client)) return nullptr;
     shares_.Add(client, static_cast<double>(bytes));
     held_bytes_ += bytes;

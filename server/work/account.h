@@ -43,9 +43,12 @@ class Account : public std::enable_shared_from_this<Account> {
  public:
   static std::shared_ptr<Account> Create(int64_t limit_bytes);
 
-  // Null when `bytes` do not fit beside what is held now, when `client` holds
-  // as much as it may (see client_shares.h), or when they are negative.
-  std::shared_ptr<Charge> TryCharge(const std::string& client, int64_t bytes);
+  // Null when `bytes` do not fit beside what is held now, when they would leave
+  // less than `keep_free` of the limit to others though something is held, when
+  // `client` holds as much as it may (see client_shares.h), or when they are
+  // negative.
+  std::shared_ptr<Charge> TryCharge(const std::string& client, int64_t bytes,
+                                    int64_t keep_free = 0);
 
   int64_t limit_bytes() const { return limit_bytes_; }
   int64_t held_bytes() const;

@@ -80,5 +80,16 @@ TEST(AccountTest, NeverExceedsItsLimitUnderConcurrency) {
   EXPECT_EQ(account->held_bytes(), 0);
 }
 
+TEST(Account, LeavesOthersWhatIsToBeKeptFree) {
+  const auto account = Account::Create(100);
+  EXPECT_NE(account->TryCharge("a", 95, /*keep_free=*/10), nullptr)
+      << "nothing else is held";
+  const auto held = account->TryCharge("a", 50);
+  EXPECT_EQ(account->TryCharge("b", 41, 10), nullptr);
+  const auto more = account->TryCharge("b", 40, 10);
+  EXPECT_NE(more, nullptr);
+  EXPECT_NE(account->TryCharge("c", 10), nullptr);
+}
+
 }  // namespace
 }  // namespace attnd::server

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How attnd bears more than it has memory for: honest clients, slow ones, liars.
 
-  overload_bench.py ATTND ATTNLOAD [--check] [--only=SECTION] [--seconds=8] [--flags FLAG...]
+  overload_bench.py ATTND ATTNLOAD [--check] [--only=SECTION] [--seconds=8] [--flags=FLAG]
 
 Needs tests/python/requirements.txt. Large requests come from 127.0.0.1 by TCP, in C++ (with the
 hint that the client library sends) or Python (generated stubs' way: no hint). Small ones beside
@@ -220,7 +220,7 @@ def main():
     parser.add_argument('--only', choices=SECTIONS)
     parser.add_argument('--seconds', type=float, default=8)
     parser.add_argument('--rest', type=float, default=30, help='before memory is looked at again')
-    parser.add_argument('--flags', nargs='*', default=[], help="more of attnd's")
+    parser.add_argument('--flags', action='append', default=[], help="more of attnd's")
     parser.add_argument('--check', action='store_true', help='fail on a miss')
     options = parser.parse_args()
     bench = Bench(options)
