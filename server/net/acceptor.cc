@@ -75,7 +75,7 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Start(
     std::vector<Door> doors, ConnectionTable& table, OnRefusal on_refusal) {
   std::unique_ptr<Acceptor> acceptor(
       new Acceptor(std::move(doors), table, std::move(on_refusal)));
-  acceptor->stop_ = Descriptor(eventfd(0, EFD_CLOEXEC));
+  acceptor->stop_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!acceptor->stop_.valid()) {
     return absl::ResourceExhaustedError(
         "no descriptor to accept connections with");
@@ -111,9 +111,15 @@ void Acceptor::Run() {
     }
     if (poll(polled.data(), polled.size(), resting ? kRestMilliseconds : -1) <
         0) {
-      continue;
+      if (errno == EINTR) continue;
+      // No more may be polled than there may be descriptors: doors are tried
+      // blindly.
+      poll(nullptr, 0, kRestMilliseconds);
+      polled[0].revents = POLLIN;
+      resting = true;
     }
-    if (polled[0].revents != 0) return;
+    eventfd_t told = 0;
+    if (polled[0].revents != 0 && eventfd_read(stop_.get(), &told) == 0) return;
     const bool rested = std::exchange(resting, false);
     for (size_t i = 0; i < doors_.size(); ++i) {
       const bool due = rested || polled[i + 1].revents != 0;

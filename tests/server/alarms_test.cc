@@ -3,16 +3,16 @@
 #include <atomic>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "base/clock.h"
 #include "gtest/gtest.h"
+#include "tests/notification.h"
 
 namespace attnd::server {
 namespace {
 
 TEST(Alarms, RingInTheOrderOfTheirTimes) {
   std::vector<int> rung;
-  absl::Notification last;
+  Notification last;
   Alarms alarms;
   const absl::Time now = MonotonicNow();
   alarms.Set(now + absl::Milliseconds(20), [&] {
@@ -27,7 +27,7 @@ TEST(Alarms, RingInTheOrderOfTheirTimes) {
 
 TEST(Alarms, ACancelledOneDoesNotRing) {
   std::atomic<bool> rung = false;
-  absl::Notification later;
+  Notification later;
   Alarms alarms;
   const absl::Time due = MonotonicNow() + absl::Milliseconds(5);
   const Alarms::Id id = alarms.Set(due, [&] { rung = true; });
@@ -40,7 +40,7 @@ TEST(Alarms, ACancelledOneDoesNotRing) {
 }
 
 TEST(Alarms, OneThatRingsMaySetAndCancel) {
-  absl::Notification rung;
+  Notification rung;
   Alarms alarms;
   Alarms::Id first;
   first = alarms.Set(MonotonicNow() + absl::Milliseconds(1), [&] {

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/notification.h"
 #include "attn/v1/attention.pb.h"
 #include "base/clock.h"
 #include "gtest/gtest.h"
 #include "proto/wire/status.h"
+#include "tests/notification.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/manual_backend.h"
 #include "tests/server/scheduler_testing.h"
@@ -43,7 +43,7 @@ class FakeStream final : public CallStream {
   size_t answer_pieces = 0;
   absl::AnyInvocable<void()> release_answer;
   std::optional<absl::Status> status;
-  absl::Notification ended, cut;
+  Notification ended, cut;
 };
 
 std::string SmallRequest(int kv_len = 1) {
