@@ -65,6 +65,8 @@ void Cancel(Table& table);
 void Drain(Table& table);
 // How soon calls to a server that is stopped end.
 void Stopped(Table& table);
+// Connections beyond descriptors and limits.
+void ManyConnections(Table& table);
 // What attnload's open loop shows of a stall.
 void Stall(Table& table);
 // Prometheus' scrapes beside peers that are slow.

@@ -23,6 +23,8 @@ constexpr Section kSections[] = {
     {"drain", "SIGTERM", Drain},
     {"stopped", "8 MiB calls to a server stopped by SIGSTOP", Stopped},
     {"stall", "an open loop of 200 requests a second, a stall of 1 s", Stall},
+    {"connections", "more connections than descriptors, and than are allowed",
+     ManyConnections},
     {"scrape", "metrics beside 200 peers that never read", Scrape},
 };
 
