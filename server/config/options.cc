@@ -30,7 +30,7 @@ MemoryShares DivideMemory(int64_t memory_limit_bytes) {
       std::clamp<int64_t>(memory_limit_bytes / 64, 1 << 20, 64 << 20);
   constexpr int64_t kWindowBytes = 64 << 10;
   shares.max_waiting =
-      std::max<int64_t>(memory_limit_bytes / 32 / kWindowBytes, 512);
+      std::max<int64_t>(memory_limit_bytes / 32 / kWindowBytes, 1024);
   shares.max_message_bytes =
       std::min(memory_limit_bytes / 16 * 3, wire::kMaxMessageBytes);
   return shares;

@@ -88,6 +88,7 @@ void Call::OnDecided(const absl::Status& status) {
 
 void Call::Read() {
   state_ = State::kReading;
+  read_ = MonotonicNow();
   SetUploadDue();
   AwaitMessage();
   // Under the lock, or else the call might end, and its stream with it, before.
@@ -95,11 +96,11 @@ void Call::Read() {
 }
 
 void Call::SetUploadDue() {
-  upload_due_ = MonotonicNow();
+  const absl::Time now = MonotonicNow();
+  upload_due_ =
+      read_ + parts_.stall_time + TimeFor(upload_->hint().value_or(0));
   if (const auto late_after = upload_->late_after()) {
-    upload_due_ += std::min(*late_after, parts_.stall_time);
-  } else {
-    upload_due_ += parts_.stall_time + TimeFor(upload_->hint().value_or(0));
+    upload_due_ = std::min(upload_due_, now + *late_after);
   }
 }
 
@@ -123,20 +124,20 @@ void Call::SetAlarm(absl::Time due) {
 
 void Call::OnAlarm(State state) {
   std::shared_ptr<UploadRoom::Upload> upload;
-  bool late = false;
   {
     MutexLock lock(mutex_);
     if (state != state_) return;
     upload = upload_;
-    late = MonotonicNow() >= upload_due_;
   }
   switch (state) {
-    case State::kWaiting: {
-      const absl::Status status = upload->GiveUp();
+    case State::kWaiting:
+    case State::kReading: {
+      const absl::Status status =
+          state == State::kWaiting ? upload->GiveUp() : LookAtUpload(*upload);
+      // Its room is back before anybody hears of it.
+      upload.reset();
       return status.ok() ? void() : Refuse(status);
     }
-    case State::kReading:
-      return late ? OnLateUpload(*upload) : LookAtMemory(*upload);
     case State::kHeld:
       return SubmitAgain();
     case State::kEnding:
@@ -146,26 +147,31 @@ void Call::OnAlarm(State state) {
   }
 }
 
-void Call::OnLateUpload(UploadRoom::Upload& upload) {
-  if (!upload.late_after().has_value()) {
-    return Refuse(absl::DeadlineExceededError(
-        "the message did not arrive within the stall time"));
+absl::Status Call::LookAtUpload(UploadRoom::Upload& upload) {
+  const absl::Time now = MonotonicNow();
+  bool late = false, stalled = false;
+  {
+    MutexLock lock(mutex_);
+    late = now >= upload_due_;
+    stalled =
+        now >= read_ + parts_.stall_time + TimeFor(upload.hint().value_or(0));
   }
-  const absl::Status status = upload.Late();
-  if (!status.ok()) return Refuse(status);
-  MutexLock lock(mutex_);
-  if (state_ != State::kReading) return;
-  SetUploadDue();
-  AwaitMessage();
-}
-
-void Call::LookAtMemory(const UploadRoom::Upload& upload) {
+  if (stalled) {
+    return absl::DeadlineExceededError(
+        "the message did not arrive within the stall time");
+  }
   if (IsInExcess(upload)) {
-    return Refuse(absl::ResourceExhaustedError(
-        "the message is too long, or more are than the memory holds"));
+    return absl::ResourceExhaustedError(
+        "the message is too long, or more are than the memory holds");
+  }
+  if (late) {
+    if (absl::Status status = upload.Late(); !status.ok()) return status;
   }
   MutexLock lock(mutex_);
-  if (state_ == State::kReading) AwaitMessage();
+  if (state_ != State::kReading) return absl::OkStatus();
+  if (late) SetUploadDue();
+  AwaitMessage();
+  return absl::OkStatus();
 }
 
 void Call::OnNoMessage() {

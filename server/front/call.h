@@ -116,8 +116,8 @@ class Call : public std::enable_shared_from_this<Call> {
   void OnDecided(const absl::Status& status);
   void Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnAlarm(State state);
-  void OnLateUpload(UploadRoom::Upload& upload);
-  void LookAtMemory(const UploadRoom::Upload& upload);
+  // Of a call in kReading. Not OK: what it is to end with.
+  absl::Status LookAtUpload(UploadRoom::Upload& upload);
   // OnAlarm(state_) at `due`, unless another alarm is set before.
   void SetAlarm(absl::Time due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetUploadDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -152,7 +152,8 @@ class Call : public std::enable_shared_from_this<Call> {
   Alarms::Id alarm_ ABSL_GUARDED_BY(mutex_);
   // Until the inputs have been copied or are not needed.
   std::shared_ptr<UploadRoom::Upload> upload_ ABSL_GUARDED_BY(mutex_);
-  // Of kReading: when the message is late.
+  // Of kReading: since when, and when the message is late.
+  absl::Time read_ ABSL_GUARDED_BY(mutex_);
   absl::Time upload_due_ ABSL_GUARDED_BY(mutex_);
   WorkPtr work_ ABSL_GUARDED_BY(mutex_);
   absl::Time hold_until_ ABSL_GUARDED_BY(mutex_);  // of kWorking

@@ -80,6 +80,16 @@ void UploadRoom::Classify(Upload& upload) {
   upload.unproven_ = small && seen == nullptr;
 }
 
+void UploadRoom::TrustWaiting(const Sender& sender) {
+  auto line = small_.waiting.find(sender.client);
+  if (line == small_.waiting.end()) return;
+  for (Upload* upload : line->second) {
+    if (upload->sender_.connection == sender.connection) {
+      upload->unproven_ = false;
+    }
+  }
+}
+
 bool UploadRoom::MayProbe(const std::string& client) const {
   // Those that turned out to be large may hold more than there is already.
   if (probes_ >= kProbes || large_.held_bytes > large_.limit_bytes) {
@@ -273,6 +283,7 @@ absl::Status UploadRoom::Upload::Arrived(int64_t bytes) {
     room_.EndProbe(*this);
     room_.connections_.Set(sender_.connection,
                            bytes <= kSmallBytes ? Seen::kSmall : Seen::kLarge);
+    if (unproven_ && bytes <= kSmallBytes) room_.TrustWaiting(sender_);
     if (hint_.has_value() && bytes > *hint_) {
       room_.distrusted_.Set(sender_.client, MonotonicNow() + kDistrustTime);
       status =
@@ -294,6 +305,10 @@ absl::Status UploadRoom::Upload::Late() {
   {
     MutexLock lock(room_.mutex_);
     if (pool_ == &room_.large_) return absl::OkStatus();
+    // Its length is known, and nobody wants what it holds.
+    if (hint_.has_value() && pool_->waiting_count == 0) {
+      return absl::OkStatus();
+    }
     room_.connections_.Set(sender_.connection, Seen::kLarge);
     if (hint_.has_value()) {
       room_.distrusted_.Set(sender_.client, MonotonicNow() + kDistrustTime);

@@ -113,6 +113,8 @@ class UploadRoom {
 
   void Classify(Upload& upload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Trusts(const std::string& client) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What its connection sent first was small: what waits of it has proven that.
+  void TrustWaiting(const Sender& sender) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayProbe(const std::string& client) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Whether its client's shares allow it, whatever memory there is.
@@ -175,8 +177,9 @@ class UploadRoom::Upload {
   // INVALID_ARGUMENT: that is more than its hint. Its client is then not
   // believed for a while.
   absl::Status Arrived(int64_t bytes);
-  // late_after() its grant it is not here. OK: it counts as large from now on.
-  // RESOURCE_EXHAUSTED, with RetryInfo: there is no room for that.
+  // late_after() its grant, or the last call, it is not here. OK: it counts as
+  // large from now on, or may be late as it has a hint and no small one waits;
+  // see late_after(). RESOURCE_EXHAUSTED, with RetryInfo: there is no room.
   absl::Status Late();
   // It has waited as long as it may. OK: it waits no longer, and has been
   // granted meanwhile. Otherwise RESOURCE_EXHAUSTED with RetryInfo, and

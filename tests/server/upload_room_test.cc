@@ -159,6 +159,14 @@ TEST_F(UploadRoomTest, FewThatHaveProvenNothingSendAtOnceAndOthersBesideThem) {
   EXPECT_THAT(granted_, ElementsAre("another"));
 }
 
+TEST_F(UploadRoomTest, WhatWaitsOfAConnectionIsProvenWithItsFirst) {
+  std::vector<std::unique_ptr<Upload>> uploads;
+  for (int i = 0; i < 40; ++i) uploads.push_back(Enter("a", 10));
+  EXPECT_FALSE(uploads.back()->granted());
+  EXPECT_TRUE(uploads[0]->Arrived(10).ok());
+  EXPECT_TRUE(uploads.back()->granted());
+}
+
 TEST_F(UploadRoomTest, OneClientHasFewerOfThem) {
   std::vector<std::unique_ptr<Upload>> probes;
   for (int i = 0; i <= UploadRoom::kProbesPerClient; ++i) {
@@ -214,11 +222,24 @@ TEST_F(UploadRoomTest, ASmallOneThatTakesLongCountsAsTheLargest) {
 
 TEST_F(UploadRoomTest, ASmallOneThatTakesLongIsRefusedWhereThereIsNoRoom) {
   const auto a = Enter("a", 4 * kMiB), b = Enter("b", 4 * kMiB);
-  const auto upload = Enter("c", 10);
+  const auto upload = Enter("c");
   const absl::Status status = upload->Late();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(wire::RetryDelay(status), std::nullopt);
   EXPECT_EQ(room_.stats().refused, 1);
+}
+
+// A slow server, say, with a thousand small messages to read.
+TEST_F(UploadRoomTest, OneOfAKnownLengthMayTakeLongWhileNoOtherWaits) {
+  const auto a = Enter("a", 4 * kMiB), b = Enter("b", 4 * kMiB);
+  std::vector<std::unique_ptr<Upload>> probes;
+  for (int i = 0; i < UploadRoom::kProbes; ++i) {
+    probes.push_back(Enter(absl::StrCat("new", i), 10));
+  }
+  EXPECT_TRUE(probes[0]->Late().ok());
+  EXPECT_NE(probes[0]->late_after(), std::nullopt);
+  const auto waits = Enter("c", 10);
+  EXPECT_FALSE(probes[0]->Late().ok());
 }
 
 TEST_F(UploadRoomTest, GivingUpIsARefusalWithADelay) {
