@@ -18,7 +18,7 @@ enum MethodIndex { kForwardIndex = 0, kBackwardIndex = 1 };
 }  // namespace
 
 Service::Service(ServiceParts parts, attn::v1::GetServerInfoResponse info)
-    : parts_(parts), info_(std::move(info)) {
+    : parts_(std::move(parts)), info_(std::move(info)) {
   Serve(kForwardIndex, Op::kForward);
   Serve(kBackwardIndex, Op::kBackward);
 }
