@@ -127,7 +127,7 @@ void Call::OnAlarm(State state) {
   {
     MutexLock lock(mutex_);
     if (state != state_) return;
-    upload = upload_;
+    if (state == State::kWaiting || state == State::kReading) upload = upload_;
   }
   switch (state) {
     case State::kWaiting:
