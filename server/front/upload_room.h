@@ -12,7 +12,8 @@
 //
 //   small   by its hint, or without one on a connection that has not sent a
 //           large one: in memory of their own, so that they never wait behind
-//           large ones. One that has not arrived within kSmallTime is none,
+//           large ones. One that has not arrived within kSmallTime is none
+//           (with a hint only while another small one waits),
 //           and kProbeTime is what the first of a connection has.
 //   large   all others
 //
