@@ -122,6 +122,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Largest request, in floating-point operations, that counts "
                  "as small")
       ->group("Device");
+  AddBytes(app, "--small_request_bytes", q.small_request_bytes,
+           "Most bytes, in and out, that it may have")
+      ->group("Device");
   app.add_option("--run_here_flops", q.run_here_flops,
                  "Requests up to this cost run on the thread that receives "
                  "them while a lane is idle and nothing is queued")

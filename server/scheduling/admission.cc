@@ -83,8 +83,11 @@ constexpr int64_t kListEntryBytes = 16;
 }  // namespace
 
 int64_t Footprint::bytes() const {
-  return SaturatingAdd(SaturatingAdd(input_bytes, output_bytes),
-                       SaturatingAdd(scratch_bytes, host_bytes));
+  return SaturatingAdd(moved_bytes(), scratch_bytes);
+}
+
+int64_t Footprint::moved_bytes() const {
+  return SaturatingAdd(SaturatingAdd(input_bytes, output_bytes), host_bytes);
 }
 
 absl::StatusOr<Footprint> Measure(const Request& request,
@@ -146,7 +149,7 @@ absl::Status CheckEverFits(const Footprint& footprint,
 bool MayRunHere(const Footprint& footprint, const SchedulerOptions& options) {
   return footprint.key.options.algorithm == Algorithm::kAuto &&
          footprint.flops <= options.run_here_flops &&
-         footprint.bytes() - footprint.scratch_bytes <= kRunHereBytes;
+         footprint.moved_bytes() <= kRunHereBytes;
 }
 
 void RateEstimate::Add(double cost, absl::Duration elapsed) {

@@ -35,6 +35,8 @@ struct Footprint {
 
   // At most int64's maximum.
   int64_t bytes() const;
+  // The same without scratch: what is copied.
+  int64_t moved_bytes() const;
 };
 
 // UNIMPLEMENTED when no backend has a kernel. At most 64 backends.

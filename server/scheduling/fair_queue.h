@@ -41,6 +41,7 @@ struct Pending {
   std::string client;
   GroupKey key;
   double flops = 0;
+  int64_t bytes = 0;  // in and out
   uint64_t devices = ~0;
   absl::Time admitted;
   absl::Time deadline = absl::InfiniteFuture();

@@ -29,6 +29,8 @@ absl::Status SchedulerOptions::Validate() const {
       InRange("--max_queue_requests", max_queue_requests, 1, int64_t{1} << 20);
   status.Update(FlopsInRange("--max_batch_flops", max_batch_flops));
   status.Update(FlopsInRange("--small_request_flops", small_request_flops));
+  status.Update(InRange("--small_request_bytes", small_request_bytes, 0,
+                        int64_t{1} << 50));
   status.Update(FlopsInRange("--run_here_flops", run_here_flops));
   status.Update(InRange("--lanes", lanes_per_device, 1, 64));
   status.Update(InRange("--max_batch_requests", max_batch_requests, 1, 4096));

@@ -25,8 +25,10 @@ struct SchedulerOptions {
   double max_request_flops = 1e14;  // at most max_queue_flops
   // Performance.
   int lanes_per_device = 2;
-  // With two or more lanes, the first takes only requests up to this cost.
+  // With two or more lanes, the first takes only requests up to this cost and
+  // so many bytes to move in and out: few FLOPs may still take long to copy.
   double small_request_flops = 1e8;
+  int64_t small_request_bytes = int64_t{1} << 20;
   // A request up to this cost and kRunHereBytes, of Algorithm::kAuto (others
   // may wait for compute threads), runs on the thread that submits it while a
   // lane is idle and nothing else is queued: waking the lane's own thread would

@@ -12,8 +12,9 @@ Policy::Policy(const PolicyOptions& options) : options_(options) {
 
 // What joins no group anyway, and no lane for small requests takes, may be
 // paused: it is alone on its lane.
-Kind Policy::Sized(Kind kind, double flops) const {
-  kind.small = !kind.paused && flops <= options_.small_request_flops;
+Kind Policy::Sized(Kind kind, double flops, int64_t bytes) const {
+  kind.small = !kind.paused && flops <= options_.small_request_flops &&
+               bytes <= options_.small_request_bytes;
   kind.large = !kind.paused && !kind.small && flops > options_.max_batch_flops;
   return kind;
 }
@@ -27,7 +28,7 @@ void Policy::PutBack(Pending request) {
 }
 
 void Policy::Add(Pending request) {
-  const Kind kind = Sized(request.kind(), request.flops);
+  const Kind kind = Sized(request.kind(), request.flops, request.bytes);
   request.small = kind.small;
   request.large = kind.large;
   auto owned = std::make_unique<Pending>(std::move(request));

@@ -32,6 +32,7 @@ namespace attnd::server {
 
 struct PolicyOptions {
   double small_request_flops = 1e8;
+  int64_t small_request_bytes = int64_t{1} << 20;
   int max_batch_requests = 64;
   double max_batch_flops = 1e9;
   absl::Duration max_batch_delay = absl::ZeroDuration();
@@ -82,7 +83,7 @@ class Policy {
 
   bool Has(const LaneFilter& lane) const;
   // `kind` with its size filled in.
-  Kind Sized(Kind kind, double flops) const;
+  Kind Sized(Kind kind, double flops, int64_t bytes) const;
   double Cost(double flops) const {
     return flops + options_.request_floor_flops;
   }

@@ -99,8 +99,7 @@ absl::Status Scheduler::MakeRoom(Reservation& reservation) {
     // The last of the memory is for small requests: they would wait for large
     // ones to end otherwise, though a lane is free for them.
     const int64_t limit = account_->limit_bytes();
-    const bool small =
-        footprint.bytes() - footprint.scratch_bytes <= limit / kSmall;
+    const bool small = footprint.moved_bytes() <= limit / kSmall;
     reservation.charge_ =
         account_->TryCharge(reservation.client_, footprint.bytes(),
                             small ? 0 : limit / kKeptForSmall);

@@ -8,6 +8,7 @@ namespace {
 PolicyOptions MakePolicyOptions(const SchedulerOptions& options) {
   PolicyOptions policy;
   policy.small_request_flops = options.small_request_flops;
+  policy.small_request_bytes = options.small_request_bytes;
   policy.max_batch_requests = options.max_batch_requests;
   policy.max_batch_flops = options.max_batch_flops;
   policy.max_batch_delay = options.max_batch_delay;
@@ -56,6 +57,7 @@ void WorkQueue::Add(const WorkPtr& work, const Footprint& footprint,
   LeavePlace(footprint.flops);
   work->id = ++last_id_;
   work->cost_flops = footprint.flops;
+  work->cost_bytes = footprint.moved_bytes();
   Pending pending = Describe(*work);
   pending.key = footprint.key;
   pending.devices = devices;
@@ -82,6 +84,7 @@ Pending WorkQueue::Describe(const Work& work) {
   pending.priority = work.priority;
   pending.client = work.client;
   pending.flops = work.cost_flops;
+  pending.bytes = work.cost_bytes;
   pending.admitted = work.admitted;
   pending.deadline = work.deadline;
   return pending;
@@ -116,7 +119,7 @@ Kind WorkQueue::KindOf(const Footprint& footprint, uint64_t devices) const {
   Kind kind;
   kind.key = footprint.key;
   kind.devices = devices;
-  return policy_.Sized(kind, footprint.flops);
+  return policy_.Sized(kind, footprint.flops, footprint.moved_bytes());
 }
 
 Waiting WorkQueue::Extract(uint64_t id) {

@@ -63,7 +63,8 @@ struct Work {
   // The scheduler's own.
   uint64_t id = 0;
   absl::Time admitted;
-  double cost_flops = 0;  // Footprint::flops; once paused, what is left of it
+  double cost_flops = 0;   // Footprint::flops; once paused, what is left of it
+  int64_t cost_bytes = 0;  // Footprint::moved_bytes
   std::shared_ptr<Charge> charge;  // its bytes on the account
 };
 

@@ -61,6 +61,8 @@ TEST(ServerOptions, NamesTheFlagThatIsOutOfRange) {
               StartsWith("--max_batch_flops:"));
   EXPECT_THAT(Refusal([](auto& o) { o.scheduler.small_request_flops = NAN; }),
               StartsWith("--small_request_flops:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.scheduler.small_request_bytes = -1; }),
+              StartsWith("--small_request_bytes:"));
   EXPECT_THAT(Refusal([](auto& o) { o.scheduler.run_here_flops = 1e19; }),
               StartsWith("--run_here_flops:"));
   EXPECT_THAT(Refusal([](auto& o) {

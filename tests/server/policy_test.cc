@@ -108,6 +108,21 @@ TEST(PolicyTest, TheSmallLanePassesOverLargeRequestsEvenOfTheSameClient) {
   EXPECT_THAT(t.Next(), ElementsAre(3));
 }
 
+TEST(PolicyTest, TheSmallLanePassesOverWhatHasManyBytesForFewFlops) {
+  PolicyOptions options = NoGroups();
+  options.small_request_flops = 100;
+  options.small_request_bytes = 1000;
+  PolicyTester t(options);
+  t.Add({.flops = 1, .bytes = 1001});
+  t.Add({.flops = 100, .bytes = 1000});
+  EXPECT_THAT(t.Next(kSmallLane), ElementsAre(2));
+  EXPECT_FALSE(t.policy.Has(kSmallLane));
+  // It takes long to copy, but is not to be paused for others.
+  const Decision decision = t.policy.Next(kAnyLane, kNow);
+  EXPECT_THAT(decision.ids, ElementsAre(1));
+  EXPECT_FALSE(decision.large);
+}
+
 TEST(PolicyTest, ALaneTakesOnlyWhatItsDeviceHasAKernelFor) {
   PolicyTester t({});
   t.Add({.devices = 1});
@@ -212,7 +227,8 @@ TEST(PolicyTest, NothingIsLostOrRunTwice) {
                .head_dim = int64_t(random() % 2),
                .devices = 1 + random() % 3,
                .admitted = now,
-               .deadline = now + absl::Milliseconds(random() % 500)});
+               .deadline = now + absl::Milliseconds(random() % 500),
+               .bytes = int64_t(random() % 2) << 30});
         break;
       case 2:
         leave(t.Next({.device = 1, .small_only = true}, now));

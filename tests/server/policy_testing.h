@@ -36,12 +36,14 @@ class PolicyTester {
     uint64_t devices = ~0;
     absl::Time admitted = kNow;
     absl::Time deadline = absl::InfiniteFuture();
+    int64_t bytes = 0;
   };
   uint64_t Add(const Spec& spec) {
     Pending p;
     p.id = ++last_id;
     p.client = spec.client;
     p.flops = spec.flops;
+    p.bytes = spec.bytes;
     p.priority = spec.priority;
     p.key.head_dim = p.key.value_dim = spec.head_dim;
     p.devices = spec.devices;

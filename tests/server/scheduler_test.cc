@@ -115,6 +115,7 @@ TEST(SchedulerTest, WhatWaitsForTheSameLaneRunsAsOneGroup) {
 TEST(SchedulerTest, SmallRequestsPassALargeOneThatRuns) {
   ManualBackend backend;
   SchedulerOptions options;
+  options.lanes_per_device = 2;
   options.small_request_flops = 1000;
   auto scheduler = MakeScheduler(options, {&backend});
   TestWork large({.q_len = 100}), larger({.q_len = 101}), small({.q_len = 1});
@@ -130,6 +131,30 @@ TEST(SchedulerTest, SmallRequestsPassALargeOneThatRuns) {
   EXPECT_FALSE(backend.HasBegun());
   backend.Finish(running);
   EXPECT_THAT(backend.Await().q_lens, ElementsAre(101));
+  backend.FinishAll();
+  EXPECT_EQ(large.AwaitStatus(), absl::OkStatus());
+  EXPECT_EQ(larger.AwaitStatus(), absl::OkStatus());
+}
+
+// What takes long to copy holds the lane for small requests up as well.
+TEST(SchedulerTest, SmallRequestsPassManyBytesOfFewFlops) {
+  ManualBackend backend;
+  SchedulerOptions options;
+  options.lanes_per_device = 2;
+  options.small_request_bytes = 16 << 10;
+  auto scheduler = MakeScheduler(options, {&backend});
+  TestWork large({.q_len = 1000}), larger({.q_len = 1001}), small({.q_len = 1});
+  ASSERT_EQ(scheduler->Submit(large.work()), absl::OkStatus());
+  ManualBackend::Call running = backend.Await();
+  ASSERT_EQ(scheduler->Submit(larger.work()), absl::OkStatus());
+  ASSERT_EQ(scheduler->Submit(small.work()), absl::OkStatus());
+  ManualBackend::Call passing = backend.Await();
+  EXPECT_THAT(passing.q_lens, ElementsAre(1));
+  backend.Finish(passing);
+  EXPECT_EQ(small.AwaitStatus(), absl::OkStatus());
+  EXPECT_FALSE(backend.HasBegun());
+  backend.Finish(running);
+  EXPECT_THAT(backend.Await().q_lens, ElementsAre(1001));
   backend.FinishAll();
   EXPECT_EQ(large.AwaitStatus(), absl::OkStatus());
   EXPECT_EQ(larger.AwaitStatus(), absl::OkStatus());
