@@ -111,8 +111,8 @@ void Call::AwaitMessage() {
 
 bool Call::IsInExcess(const UploadRoom::Upload& upload) const {
   if (!parts_.excess_memory) return false;
-  const int64_t excess = parts_.excess_memory();
-  return excess > (upload.hint().has_value() ? kMoreExcess : 0);
+  const bool said_large = upload.hint().value_or(0) > UploadRoom::kSmallBytes;
+  return parts_.excess_memory() > (said_large ? kMoreExcess : 0);
 }
 
 void Call::SetAlarm(absl::Time due) {
@@ -160,10 +160,7 @@ absl::Status Call::LookAtUpload(UploadRoom::Upload& upload) {
     return absl::DeadlineExceededError(
         "the message did not arrive within the stall time");
   }
-  if (IsInExcess(upload)) {
-    return absl::ResourceExhaustedError(
-        "the message is too long, or more are than the memory holds");
-  }
+  if (IsInExcess(upload)) return upload.Excess();
   if (late) {
     if (absl::Status status = upload.Late(); !status.ok()) return status;
   }

@@ -89,9 +89,9 @@ class Call : public std::enable_shared_from_this<Call> {
   // gRPC takes a message however long it is, and tells nobody of its length
   // before all of it is here. So a call looks at the memory in use so often
   // while its message arrives, and ends if there is too much of it: first those
-  // that did not say how long their message is, and only at more excess others,
-  // which may have lied.
-  static constexpr absl::Duration kLookAtMemory = absl::Milliseconds(5);
+  // that did not say how long their message is, or said that it is small, as a
+  // small one is here by then; and only at more excess others.
+  static constexpr absl::Duration kLookAtMemory = absl::Milliseconds(3);
   static constexpr int64_t kMoreExcess = int64_t{16} << 20;
   // A message may take a second for so many bytes, beside the stall time.
   static constexpr int64_t kLeastBytesPerSecond = int64_t{8} << 20;

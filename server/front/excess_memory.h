@@ -13,7 +13,7 @@ namespace attnd::server {
 // heap every kBetweenLooks at most: that takes it some tens of microseconds.
 std::function<int64_t()> ExcessMemory(const ServerOptions& options);
 
-inline constexpr absl::Duration kBetweenLooks = absl::Milliseconds(4);
+inline constexpr absl::Duration kBetweenLooks = absl::Milliseconds(2);
 
 }  // namespace attnd::server
 

@@ -335,4 +335,14 @@ absl::Status UploadRoom::Upload::GiveUp() {
   return room_.Refusal("no memory to read the message now");
 }
 
+absl::Status UploadRoom::Upload::Excess() {
+  MutexLock lock(room_.mutex_);
+  if (room_.small_.held_bytes + room_.large_.held_bytes == bytes_) {
+    ++room_.refused_;
+    return absl::ResourceExhaustedError("the message is too long");
+  }
+  return room_.Refusal(
+      "the message is too long, or more are than the memory holds");
+}
+
 }  // namespace attnd::server

@@ -70,7 +70,7 @@ class UploadRoom {
   // For which a client is not believed whose hint was too low.
   static constexpr absl::Duration kDistrustTime = absl::Minutes(1);
   static constexpr int kProbes = 16;
-  static constexpr int kProbesPerClient = 2;
+  static constexpr int kProbesPerClient = 1;
 
   // One message's room, which it gives back when it goes. Its room outlives it.
   class Upload;
@@ -186,6 +186,9 @@ class UploadRoom::Upload {
   // granted meanwhile. Otherwise RESOURCE_EXHAUSTED with RetryInfo, and
   // `decided` will not be called.
   absl::Status GiveUp();
+  // Its message is to go for want of memory: RESOURCE_EXHAUSTED, with RetryInfo
+  // if others are under way, as it may not be the one that takes it.
+  absl::Status Excess();
 
  private:
   friend class UploadRoom;

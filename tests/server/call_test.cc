@@ -300,7 +300,19 @@ TEST_F(CallTest, AMessageIsGivenUpWhereItTakesMoreMemoryThanThereIs) {
   const auto call = Start();
   const absl::Status status = AwaitEnd();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  // No other is under way, so that it is its own length.
+  EXPECT_FALSE(wire::RetryDelay(status).has_value());
   EXPECT_EQ(uploads_.stats().reserved_bytes, 0);
+  call->OnDone(false);
+}
+
+TEST_F(CallTest, BesideOthersItMayNotBeTheOneThatTakesTheMemory) {
+  excess_memory_ = [] { return 1; };
+  auto other = TakeAllRoom();
+  const auto call = Start("100");
+  const absl::Status status = AwaitEnd();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(wire::RetryDelay(status).has_value());
   call->OnDone(false);
 }
 
