@@ -104,6 +104,13 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateDevices(
   return devices;
 }
 
+void LimitKeptMemory(int64_t memory_limit_bytes, DeviceOptions& options) {
+  const int64_t part = memory_limit_bytes / 256;
+  CpuOptions& cpu = options.cpu;
+  cpu.retained_bytes = std::min(cpu.retained_bytes, part);
+  cpu.retained_workspace_bytes = std::min(cpu.retained_workspace_bytes, part);
+}
+
 SchedulerOptions SchedulerDefaults(DeviceOptions::Kind kind) {
   SchedulerOptions options;
   if (kind != DeviceOptions::Kind::kCuda) {

@@ -3,6 +3,7 @@
 
 // What computes: the machine's GPUs or its processor, as --device says.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,10 @@ DeviceOptions Resolve(DeviceOptions options);
 // there or too old.
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateDevices(
     const DeviceOptions& options);
+
+// Where the processor computes: what its streams keep between two requests
+// comes out of no account, and so is a small part of the limit.
+void LimitKeptMemory(int64_t memory_limit_bytes, DeviceOptions& options);
 
 // The defaults where `kind` computes, once resolved. A GPU does in a
 // millisecond what takes a processor a second: more makes up a group, and more

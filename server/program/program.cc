@@ -181,6 +181,7 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
     return app.exit(error) == 0 ? kOk : kBadFlags;
   }
   LimitHeap(flags.server.memory_limit_bytes);
+  LimitKeptMemory(flags.server.memory_limit_bytes, flags.devices);
   const sigset_t signals = BlockSignals();
   flags.devices = Resolve(std::move(flags.devices));
   SetDeviceDefaults(app, flags);

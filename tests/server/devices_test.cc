@@ -83,6 +83,17 @@ TEST(SchedulerDefaultsTest, AreValidEverywhere) {
   EXPECT_EQ(SchedulerDefaults(Kind::kCuda).lanes_per_device, 3);
 }
 
+TEST(LimitKeptMemoryTest, StreamsKeepASmallPartOfTheLimit) {
+  DeviceOptions low, high;
+  LimitKeptMemory(int64_t{256} << 20, low);
+  EXPECT_EQ(low.cpu.retained_bytes, 1 << 20);
+  EXPECT_EQ(low.cpu.retained_workspace_bytes, 1 << 20);
+  LimitKeptMemory(int64_t{1} << 40, high);
+  EXPECT_EQ(high.cpu.retained_bytes, CpuOptions().retained_bytes);
+  EXPECT_EQ(high.cpu.retained_workspace_bytes,
+            CpuOptions().retained_workspace_bytes);
+}
+
 TEST(CudaOptionsTest, RefusesImpossibleValues) {
   CudaOptions negative, twice, retained, pinned;
   negative.devices = {-1};
