@@ -45,6 +45,9 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 250},
       // Otherwise a stream that nobody reads yet holds up to 8 MiB.
       {GRPC_ARG_HTTP2_BDP_PROBE, options.long_links ? 1 : 0},
+      // Without the probe clients would send frames of 16 KiB, each of which
+      // costs as much as a large one.
+      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20},
   };
   for (const auto& [name, value] : arguments) {
     builder.AddChannelArgument(name, value);
