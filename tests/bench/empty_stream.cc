@@ -1,6 +1,7 @@
 #include "tests/bench/empty_stream.h"
 
 #include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -40,6 +41,7 @@ class EmptyService final : public attn::v1::AttentionService::Service {
 }  // namespace
 
 void ServeEmptyStream() {
+  grpc::EnableDefaultHealthCheckService(true);
   EmptyService service;
   ServeEcho(service);
 }
