@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,19 +30,19 @@ void ServeUntilParentIsDone(int port) {
   }
 }
 
-PeerProcess::PeerProcess(std::vector<std::string> arguments) {
+PeerProcess::PeerProcess(std::vector<std::string> arguments,
+                         std::string program) {
   int to_child[2], from_child[2];
   if (pipe2(to_child, O_CLOEXEC) || pipe2(from_child, O_CLOEXEC)) Die("pipe");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to_child[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, from_child[1], STDOUT_FILENO);
-  std::string name = "/proc/self/exe";
-  std::vector<char*> argv = {name.data()};
+  std::vector<char*> argv = {program.data()};
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
-  errno =
-      posix_spawn(&pid_, name.c_str(), &actions, nullptr, argv.data(), environ);
+  errno = posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(),
+                      environ);
   if (errno != 0) Die("posix_spawn");
   posix_spawn_file_actions_destroy(&actions);
   close(to_child[0]);
@@ -53,6 +54,14 @@ PeerProcess::PeerProcess(std::vector<std::string> arguments) {
     std::exit(1);
   }
   std::fclose(said);
+}
+
+double PeerProcess::CpuSeconds() const {
+  clockid_t clock;
+  timespec time = {};
+  errno = clock_getcpuclockid(pid_, &clock);
+  if (errno != 0 || clock_gettime(clock, &time)) Die("a server's CPU clock");
+  return double(time.tv_sec) + double(time.tv_nsec) / 1e9;
 }
 
 PeerProcess::~PeerProcess() {

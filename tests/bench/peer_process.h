@@ -1,8 +1,8 @@
 #ifndef ATTND_TESTS_BENCH_PEER_PROCESS_H_
 #define ATTND_TESTS_BENCH_PEER_PROCESS_H_
 
-// The other process of a benchmark: this same program, started again in a
-// server's role.
+// The other process of a benchmark: this same program, or an older build of it,
+// started in a server's role.
 
 #include <sys/types.h>
 
@@ -19,14 +19,18 @@ void ServeUntilParentIsDone(int port);
 // nothing else to do.
 class PeerProcess {
  public:
-  // Runs this program with `arguments` and waits until it says its port.
-  explicit PeerProcess(std::vector<std::string> arguments);
+  // Runs `program`, this one unless said otherwise, with `arguments` and waits
+  // until it says its port.
+  explicit PeerProcess(std::vector<std::string> arguments,
+                       std::string program = "/proc/self/exe");
   ~PeerProcess();
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
   pid_t pid() const { return pid_; }
+  // What its threads, also those that have ended, have had of processors.
+  double CpuSeconds() const;
 
  private:
   pid_t pid_ = -1;

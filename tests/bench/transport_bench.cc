@@ -1,7 +1,9 @@
 // transport_bench: what the whole path costs beside the bytes it moves. attnd
 // with a backend that only copies against a raw ByteBuffer echo and against
 // plain generated protobuf: three tensors in, one out, caller memory to caller
-// memory, one connection, two processes each, calls interleaved.
+// memory, one connection, two processes each, calls interleaved. Beside the
+// time stands what the server's threads take of processors for a gigabyte; with
+// --older, against an older build of this program.
 
 #include <chrono>
 #include <cstdio>
@@ -23,6 +25,7 @@ namespace {
 
 constexpr double kRawBar = 0.85;
 constexpr double kProtoBar = 2.5;
+constexpr double kOlderCpuBar = 0.9;
 
 struct Options {
   // Where a process's memory and threads happen to lie moves its figures by a
@@ -31,6 +34,7 @@ struct Options {
   int rounds = 10;  // after each start and its warm-up
   int warm_up = 8;
   int mib = 16;
+  std::string older;
   bool check = false;
 };
 
@@ -38,7 +42,10 @@ struct Contender {
   const char* name;
   const char* role;
   EchoCall (*connect)(const std::string& target);
+  std::string program = "/proc/self/exe";
   std::vector<double> ms = {};
+  // Of its server, a value a start.
+  std::vector<double> cpu_s_per_gb = {};
 };
 
 // Milliseconds of one call, whose result must be `exchange.in[0]`.
@@ -54,10 +61,13 @@ double TimeCall(const EchoCall& call, const Exchange& exchange) {
   return std::chrono::duration<double, std::milli>(end - start).count();
 }
 
+// What a round moves, in and out.
+double Gigabytes(size_t bytes) { return 4.0 * double(bytes) / 1e9; }
+
 void Row(const Contender& c, double gigabytes) {
-  std::printf("%-22s %8.2f %8.2f %8.2f %10.2f\n", c.name, Quantile(c.ms, 0.1),
-              Median(c.ms), Quantile(c.ms, 0.9),
-              gigabytes / (Median(c.ms) / 1e3));
+  std::printf("%-22s %8.2f %8.2f %8.2f %10.2f %14.3f\n", c.name,
+              Quantile(c.ms, 0.1), Median(c.ms), Quantile(c.ms, 0.9),
+              gigabytes / (Median(c.ms) / 1e3), Median(c.cpu_s_per_gb));
 }
 
 bool Bar(const char* what, double ratio, double bar) {
@@ -73,16 +83,25 @@ void RunRounds(const Options& options, const Exchange& exchange,
   std::vector<EchoCall> calls;
   for (const Contender& c : contenders) {
     servers.push_back(std::make_unique<PeerProcess>(
-        std::vector<std::string>{absl::StrCat("--serve=", c.role)}));
+        std::vector<std::string>{absl::StrCat("--serve=", c.role)}, c.program));
     calls.push_back(c.connect(servers.back()->target()));
   }
+  std::vector<double> cpu_s(servers.size());
   for (int round = -options.warm_up; round < options.rounds; ++round) {
+    for (size_t i = 0; round == 0 && i < servers.size(); ++i) {
+      cpu_s[i] = servers[i]->CpuSeconds();
+    }
     for (size_t i = 0; i < calls.size(); ++i) {
       // Each goes first, second and last equally often.
       const size_t n = (i + round + options.warm_up) % calls.size();
       const double ms = TimeCall(calls[n], exchange);
       if (round >= 0) contenders[n].ms.push_back(ms);
     }
+  }
+  for (size_t i = 0; i < servers.size(); ++i) {
+    contenders[i].cpu_s_per_gb.push_back(
+        (servers[i]->CpuSeconds() - cpu_s[i]) /
+        (options.rounds * Gigabytes(exchange.bytes)));
   }
 }
 
@@ -96,19 +115,32 @@ int Run(const Options& options) {
       {"attnd", "attnd", ConnectAttnd},
       {"raw ByteBuffer echo", "raw", ConnectRawEcho},
       {"plain protobuf echo", "proto", ConnectProtoEcho}};
+  if (!options.older.empty()) {
+    contenders.push_back(
+        {"attnd, older build", "attnd", ConnectAttnd, options.older});
+  }
   for (int start = 0; start < options.starts; ++start) {
     RunRounds(options, exchange, contenders);
   }
 
   std::printf("3 x %d MiB in, %d MiB out, one connection, %d rounds\n",
               options.mib, options.mib, options.starts * options.rounds);
-  std::printf("%-22s %8s %8s %8s %10s\n", "", "p10 ms", "p50 ms", "p90 ms",
-              "GB/s");
-  for (const Contender& c : contenders) Row(c, 4.0 * bytes / 1e9);
+  std::printf("%-22s %8s %8s %8s %10s %14s\n", "", "p10 ms", "p50 ms", "p90 ms",
+              "GB/s", "server s/GB");
+  for (const Contender& c : contenders) Row(c, Gigabytes(bytes));
   const double to_raw = Median(contenders[1].ms) / Median(contenders[0].ms);
   const double to_proto = Median(contenders[2].ms) / Median(contenders[0].ms);
   bool ok = Bar("speed against raw ByteBuffers", to_raw, kRawBar);
   ok &= Bar("speed against plain protobuf", to_proto, kProtoBar);
+  if (!options.older.empty()) {
+    const double cpu =
+        Median(contenders[0].cpu_s_per_gb) / Median(contenders[3].cpu_s_per_gb);
+    const bool met = cpu <= kOlderCpuBar;
+    std::printf(
+        "server CPU for a byte, of the older build: %.2f (bar %.2f) %s\n", cpu,
+        kOlderCpuBar, met ? "ok" : "ABOVE THE BAR");
+    ok &= met;
+  }
   return ok || !options.check ? 0 : 1;
 }
 
@@ -128,6 +160,8 @@ int main(int argc, char** argv) {
   app.add_option("--mib", options.mib, "Size of each tensor")
       ->capture_default_str()
       ->check(CLI::Range(1, 256));
+  app.add_option("--older", options.older,
+                 "transport_bench of an older build, to compare with");
   app.add_flag("--check", options.check, "Fail below a bar");
   app.add_option("--serve", serve, "A server's role, for the other process")
       ->group("");
