@@ -5,7 +5,8 @@
 
 Needs tests/python/requirements.txt. Large requests come from 127.0.0.1 by TCP, in C++ (with the
 hint that the client library sends) or Python (generated stubs' way: no hint). Small ones beside
-them are another client's, over a unix socket.
+them are another client's, over a unix socket. Who sends large ones would be on other machines:
+here they yield the processors to the server and to who sends small ones.
 """
 
 import argparse
@@ -24,6 +25,7 @@ sys.path.insert(0, str(HERE.parents[1] / 'python'))
 import harness  # noqa: E402
 
 SMALL = 'forward:s32:h1:d64'  # 24 KiB
+YIELDING = ('nice', '-n10')
 MIB = 1 << 20
 
 
@@ -79,9 +81,9 @@ class Bench:
 
     # Processes; each of the next three returns what ends it and gives its result.
 
-    def attnload(self, address, shape, concurrency, seconds):
+    def attnload(self, address, shape, concurrency, seconds, prefix=()):
         process = subprocess.Popen(
-            [self.options.attnload, address, f'--shape={shape}', f'--concurrency={concurrency}',
+            [*prefix, self.options.attnload, address, f'--shape={shape}', f'--concurrency={concurrency}',
              '--check=0', '--warmup=0', f'--duration={seconds}', '--json=-'],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
@@ -94,8 +96,8 @@ class Bench:
 
         return end
 
-    def sender(self, *arguments):
-        process = subprocess.Popen([sys.executable, HERE / 'senders.py', *map(str, arguments)],
+    def sender(self, *arguments, prefix=()):
+        process = subprocess.Popen([*prefix, sys.executable, HERE / 'senders.py', *map(str, arguments)],
                                    stdout=subprocess.PIPE, text=True)
         return lambda: json.loads(process.communicate()[0])
 
@@ -119,10 +121,11 @@ class Bench:
             for _ in range(processes):
                 if language == 'C++':
                     begin.append(self.attnload(server.address, f'forward:s2/{tokens}:h1:d128',
-                                               in_flight, self.options.seconds))
+                                               in_flight, self.options.seconds, YIELDING))
                 else:
                     begin.append(self.sender('honest', server.address, self.message(tokens),
-                                             in_flight, self.options.seconds))
+                                             in_flight, self.options.seconds,
+                                             prefix=YIELDING))
             return begin
 
         def rate(results):
@@ -182,7 +185,8 @@ class Bench:
         watch = Watch(server.process.pid)
         alone = self.small(self.options.seconds / 2)
         idle = watch.now()
-        running = [self.sender(a[0], server.address, *a[1:], self.options.seconds + 3)
+        running = [self.sender(a[0], server.address, *a[1:], self.options.seconds + 3,
+                               prefix=YIELDING)
                    for a in attackers]
         time.sleep(2)
         beside = self.small(self.options.seconds)
