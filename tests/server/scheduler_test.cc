@@ -112,13 +112,14 @@ TEST(SchedulerTest, WhatWaitsForTheSameLaneRunsAsOneGroup) {
   EXPECT_EQ(other.AwaitStatus(), absl::OkStatus());
 }
 
-TEST(SchedulerTest, SmallRequestsPassALargeOneThatRuns) {
+// A request of one row passes while one of `rows` runs on the other lane, and
+// one more waits for that lane.
+void ExpectThatASmallOnePasses(SchedulerOptions options, int64_t rows) {
   ManualBackend backend;
-  SchedulerOptions options;
   options.lanes_per_device = 2;
-  options.small_request_flops = 1000;
   auto scheduler = MakeScheduler(options, {&backend});
-  TestWork large({.q_len = 100}), larger({.q_len = 101}), small({.q_len = 1});
+  TestWork large({.q_len = rows}), larger({.q_len = rows + 1});
+  TestWork small({.q_len = 1});
   ASSERT_EQ(scheduler->Submit(large.work()), absl::OkStatus());
   ManualBackend::Call running = backend.Await();
   // The lane for small requests is free, but not for this.
@@ -130,34 +131,23 @@ TEST(SchedulerTest, SmallRequestsPassALargeOneThatRuns) {
   EXPECT_EQ(small.AwaitStatus(), absl::OkStatus());
   EXPECT_FALSE(backend.HasBegun());
   backend.Finish(running);
-  EXPECT_THAT(backend.Await().q_lens, ElementsAre(101));
+  EXPECT_THAT(backend.Await().q_lens, ElementsAre(rows + 1));
   backend.FinishAll();
   EXPECT_EQ(large.AwaitStatus(), absl::OkStatus());
   EXPECT_EQ(larger.AwaitStatus(), absl::OkStatus());
 }
 
+TEST(SchedulerTest, SmallRequestsPassALargeOneThatRuns) {
+  SchedulerOptions options;
+  options.small_request_flops = 1000;
+  ExpectThatASmallOnePasses(options, /*rows=*/100);
+}
+
 // What takes long to copy holds the lane for small requests up as well.
 TEST(SchedulerTest, SmallRequestsPassManyBytesOfFewFlops) {
-  ManualBackend backend;
   SchedulerOptions options;
-  options.lanes_per_device = 2;
   options.small_request_bytes = 16 << 10;
-  auto scheduler = MakeScheduler(options, {&backend});
-  TestWork large({.q_len = 1000}), larger({.q_len = 1001}), small({.q_len = 1});
-  ASSERT_EQ(scheduler->Submit(large.work()), absl::OkStatus());
-  ManualBackend::Call running = backend.Await();
-  ASSERT_EQ(scheduler->Submit(larger.work()), absl::OkStatus());
-  ASSERT_EQ(scheduler->Submit(small.work()), absl::OkStatus());
-  ManualBackend::Call passing = backend.Await();
-  EXPECT_THAT(passing.q_lens, ElementsAre(1));
-  backend.Finish(passing);
-  EXPECT_EQ(small.AwaitStatus(), absl::OkStatus());
-  EXPECT_FALSE(backend.HasBegun());
-  backend.Finish(running);
-  EXPECT_THAT(backend.Await().q_lens, ElementsAre(1001));
-  backend.FinishAll();
-  EXPECT_EQ(large.AwaitStatus(), absl::OkStatus());
-  EXPECT_EQ(larger.AwaitStatus(), absl::OkStatus());
+  ExpectThatASmallOnePasses(options, /*rows=*/1000);
 }
 
 TEST(SchedulerTest, EveryDeviceTakesWork) {
