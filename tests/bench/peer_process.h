@@ -11,6 +11,8 @@
 
 namespace attnd::bench {
 
+inline constexpr char kThisProgram[] = "/proc/self/exe";
+
 // In the child: tells the parent the port, then returns when the parent is
 // done with it or gone.
 void ServeUntilParentIsDone(int port);
@@ -22,13 +24,12 @@ class PeerProcess {
   // Runs `program`, this one unless said otherwise, with `arguments` and waits
   // until it says its port.
   explicit PeerProcess(std::vector<std::string> arguments,
-                       std::string program = "/proc/self/exe");
+                       std::string program = kThisProgram);
   ~PeerProcess();
   PeerProcess(const PeerProcess&) = delete;
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
-  pid_t pid() const { return pid_; }
   // What its threads, also those that have ended, have had of processors.
   double CpuSeconds() const;
 

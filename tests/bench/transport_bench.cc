@@ -5,6 +5,7 @@
 // time stands what the server's threads take of processors for a gigabyte; with
 // --older, against an older build of this program.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -42,7 +43,7 @@ struct Contender {
   const char* name;
   const char* role;
   EchoCall (*connect)(const std::string& target);
-  std::string program = "/proc/self/exe";
+  std::string program = kThisProgram;
   std::vector<double> ms = {};
   // Of its server, a value a start.
   std::vector<double> cpu_s_per_gb = {};
@@ -88,8 +89,9 @@ void RunRounds(const Options& options, const Exchange& exchange,
   }
   std::vector<double> cpu_s(servers.size());
   for (int round = -options.warm_up; round < options.rounds; ++round) {
-    for (size_t i = 0; round == 0 && i < servers.size(); ++i) {
-      cpu_s[i] = servers[i]->CpuSeconds();
+    if (round == 0) {
+      std::transform(servers.begin(), servers.end(), cpu_s.begin(),
+                     [](const auto& server) { return server->CpuSeconds(); });
     }
     for (size_t i = 0; i < calls.size(); ++i) {
       // Each goes first, second and last equally often.
