@@ -123,7 +123,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "as small")
       ->group("Device");
   AddBytes(app, "--small_request_bytes", q.small_request_bytes,
-           "Most bytes, in and out, that it may have")
+           "Most bytes, in and out, of a request that counts as small")
       ->group("Device");
   app.add_option("--run_here_flops", q.run_here_flops,
                  "Requests up to this cost run on the thread that receives "
