@@ -46,8 +46,9 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
       // Otherwise a stream that nobody reads yet holds up to 8 MiB.
       {GRPC_ARG_HTTP2_BDP_PROBE, options.long_links ? 1 : 0},
       // Without the probe clients would send frames of 16 KiB, each of which
-      // costs as much as a large one.
-      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 1 << 20},
+      // costs as much as a large one. Attnd reads them whole
+      // (server/program/frame_reads.h), so each connection may hold one.
+      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 2 << 20},
   };
   for (const auto& [name, value] : arguments) {
     builder.AddChannelArgument(name, value);

@@ -5,19 +5,21 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 
 namespace attnd::server {
 namespace {
 
 // How long the acceptor rests when it cannot accept.
-constexpr int kRestMilliseconds = 100;
+constexpr absl::Duration kRest = absl::Milliseconds(100);
 // So that each door, and the end, get their turn.
 constexpr int kAcceptsPerRound = 64;
 
@@ -76,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Start(
   std::unique_ptr<Acceptor> acceptor(
       new Acceptor(std::move(doors), table, std::move(on_refusal)));
   acceptor->stop_ = Descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!acceptor->stop_.valid()) {
+  if (!acceptor->stop_.valid() || !acceptor->hang_ups_.valid()) {
     return absl::ResourceExhaustedError(
         "no descriptor to accept connections with");
   }
@@ -105,16 +107,21 @@ void Acceptor::Run() {
   bool resting = false;
   while (true) {
     FillReserve();
-    polled.assign({{stop_.get(), POLLIN, 0}});
+    absl::Duration pause = hang_ups_.Look(MonotonicNow());
+    if (resting) pause = std::min(pause, kRest);
+    polled.assign(
+        {{stop_.get(), POLLIN, 0}, {hang_ups_.descriptor(), POLLIN, 0}});
+    const size_t first_door = polled.size();
     for (const Door& door : doors_) {
       polled.push_back({resting ? -1 : door.listener.get(), POLLIN, 0});
     }
-    if (poll(polled.data(), polled.size(), resting ? kRestMilliseconds : -1) <
-        0) {
+    const timespec timeout = absl::ToTimespec(pause);
+    if (ppoll(polled.data(), polled.size(), &timeout, nullptr) < 0) {
       if (errno == EINTR) continue;
       // No more may be polled than there may be descriptors: doors are tried
       // blindly.
-      poll(nullptr, 0, kRestMilliseconds);
+      const timespec rest = absl::ToTimespec(kRest);
+      ppoll(nullptr, 0, &rest, nullptr);
       polled[0].revents = POLLIN;
       resting = true;
     }
@@ -122,7 +129,7 @@ void Acceptor::Run() {
     if (polled[0].revents != 0 && eventfd_read(stop_.get(), &told) == 0) return;
     const bool rested = std::exchange(resting, false);
     for (size_t i = 0; i < doors_.size(); ++i) {
-      const bool due = rested || polled[i + 1].revents != 0;
+      const bool due = rested || polled[first_door + i].revents != 0;
       if (due && !AcceptSome(doors_[i])) resting = true;
     }
   }
@@ -148,7 +155,7 @@ Acceptor::Outcome Acceptor::AcceptOne(const Door& door) {
     const std::optional<Refusal> refusal =
         table_.Add(accepted.connection.get(), accepted.origin, MonotonicNow());
     if (!refusal.has_value()) {
-      door.hand_over(std::move(accepted.connection));
+      HandOver(door, std::move(accepted.connection));
     } else if (on_refusal_) {
       on_refusal_(*refusal, accepted.origin);
     }
@@ -158,6 +165,14 @@ Acceptor::Outcome Acceptor::AcceptOne(const Door& door) {
   if (IsOfThePeer(errno)) return Outcome::kAccepted;
   if (errno == EMFILE || errno == ENFILE) return RefuseWithReserve(door);
   return Outcome::kCannot;
+}
+
+void Acceptor::HandOver(const Door& door, Descriptor connection) {
+  const int fd = connection.get();
+  if (const auto identity = SocketIdentity::Of(fd); identity.has_value()) {
+    hang_ups_.Add(fd, *identity);
+  }
+  door.hand_over(std::move(connection));
 }
 
 // Without a descriptor, accepting fails whether or not anybody waits: only with

@@ -15,6 +15,7 @@
 #include "server/net/connection_limits.h"
 #include "server/net/connection_table.h"
 #include "server/net/descriptor.h"
+#include "server/net/hang_up_watch.h"
 #include "server/net/origin.h"
 
 namespace attnd::server {
@@ -36,7 +37,7 @@ using OnRefusal = std::function<void(Refusal why, const Origin& origin)>;
 // closed at once, which a gRPC client sees as UNAVAILABLE. Some descriptors are
 // kept in reserve: without any other, connections are accepted with these and
 // closed, so that none waits in vain, and accepting goes on when there are
-// others.
+// others. Who owns a connection is told twice that its peer has hung up.
 class Acceptor {
  public:
   // Accepts once it returns. `table` must outlive it; `on_refusal` may be
@@ -60,6 +61,7 @@ class Acceptor {
   // Accepts whoever waits. False: it cannot, and is to be tried later.
   bool AcceptSome(const Door& door);
   Outcome AcceptOne(const Door& door);
+  void HandOver(const Door& door, Descriptor connection);
   Outcome RefuseWithReserve(const Door& door);
   void FillReserve();
 
@@ -67,7 +69,9 @@ class Acceptor {
   ConnectionTable& table_;
   const OnRefusal on_refusal_;
   Descriptor stop_;  // an eventfd, readable once it shall end
-  Reserve reserve_;  // the thread's, once it runs
+  // The thread's, once it runs.
+  Reserve reserve_;
+  HangUpWatch hang_ups_;
   std::thread thread_;
 };
 

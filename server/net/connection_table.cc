@@ -1,7 +1,5 @@
 #include "server/net/connection_table.h"
 
-#include <sys/stat.h>
-
 namespace attnd::server {
 namespace {
 
@@ -10,15 +8,9 @@ constexpr absl::Duration kBetweenLooks = absl::Microseconds(5);
 
 }  // namespace
 
-std::optional<ConnectionTable::Identity> ConnectionTable::IdentityOf(int fd) {
-  struct stat status = {};
-  if (fstat(fd, &status) != 0) return std::nullopt;
-  return Identity{status.st_dev, status.st_ino};
-}
-
 std::optional<Refusal> ConnectionTable::Add(int fd, const Origin& origin,
                                             absl::Time now) {
-  const std::optional<Identity> identity = IdentityOf(fd);
+  const std::optional<SocketIdentity> identity = SocketIdentity::Of(fd);
   MutexLock lock(mutex_);
   // Whoever had this number has let go of it.
   if (const auto before = open_.find(fd); before != open_.end()) {
@@ -60,7 +52,7 @@ ConnectionStats ConnectionTable::stats() {
 void ConnectionTable::RemoveEnded() {
   for (auto entry = open_.begin(); entry != open_.end();) {
     const auto at = entry++;
-    if (IdentityOf(at->first) == at->second.identity) continue;
+    if (SocketIdentity::Of(at->first) == at->second.identity) continue;
     limits_.Remove(at->second.origin);
     open_.erase(at);
   }

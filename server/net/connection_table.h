@@ -4,8 +4,6 @@
 // Which connections are open that were handed to somebody else, who does not
 // say when they end.
 
-#include <sys/types.h>
-
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -16,6 +14,7 @@
 #include "base/mutex.h"
 #include "server/net/connection_limits.h"
 #include "server/net/origin.h"
+#include "server/net/socket_identity.h"
 
 namespace attnd::server {
 
@@ -52,18 +51,11 @@ class ConnectionTable {
   ConnectionStats stats();
 
  private:
-  // What a socket has to itself, for as long as the system runs.
-  struct Identity {
-    dev_t device = 0;
-    ino_t inode = 0;
-    bool operator==(const Identity&) const = default;
-  };
   struct Connection {
-    Identity identity;
+    SocketIdentity identity;
     Origin origin;
   };
 
-  static std::optional<Identity> IdentityOf(int fd);
   std::optional<Refusal> Admit(const Origin& origin, absl::Time now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemoveEnded() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -18,6 +18,7 @@
 #include "server/program/descriptors.h"
 #include "server/program/devices.h"
 #include "server/program/flags.h"
+#include "server/program/frame_reads.h"
 #include "server/program/heap.h"
 #include "server/program/library_log.h"
 #include "server/program/signals.h"
@@ -180,6 +181,7 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kBadFlags;
   }
+  ReadWholeFrames();
   LimitHeap(flags.server.memory_limit_bytes);
   LimitKeptMemory(flags.server.memory_limit_bytes, flags.devices);
   const sigset_t signals = BlockSignals();

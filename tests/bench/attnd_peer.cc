@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "attnd/client.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "server/program/frame_reads.h"
 #include "server/program/heap.h"
 #include "server/server.h"
 #include "tests/bench/peer_process.h"
@@ -34,6 +35,7 @@ void Serve(std::unique_ptr<Backend> backend) {
   server::ServerOptions options;
   // As attnd does.
   options.scheduler.run_here_flops = server::kRunHereFlops;
+  server::ReadWholeFrames();
   server::LimitHeap(options.memory_limit_bytes);
   std::unique_ptr<server::Server> server =
       Get(server::Server::Start(options, std::move(backends)));

@@ -11,6 +11,7 @@
 
 #include "attn/v1/attention.grpc.pb.h"
 #include "server/config/options.h"
+#include "server/program/frame_reads.h"
 #include "server/program/heap.h"
 #include "tests/bench/echo_grpc.h"
 #include "tests/bench/echo_peers.h"
@@ -113,7 +114,8 @@ class Done {
 }  // namespace
 
 void ServeRawEcho() {
-  // The same allocator as attnd's.
+  // A process like attnd's.
+  server::ReadWholeFrames();
   server::LimitHeap(server::ServerOptions().memory_limit_bytes);
   RawEcho service;
   ServeEcho(service);

@@ -2,6 +2,7 @@
 // there is no room yet, those that stall, those that nobody reads.
 
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "attn/v1/attention.pb.h"
 #include "attnd/client.h"
 #include "base/clock.h"
@@ -119,6 +121,33 @@ TEST(Upload, OneThatStallsIsCutAtTheStallTime) {
     EXPECT_TRUE(answer.Says("grpc-status", "4")) << hint;
     EXPECT_TRUE(BecomesZero(*server, "attnd_upload_bytes")) << hint;
   }
+}
+
+// The end comes with the last bytes that come of a frame, and gRPC has read
+// some of it before: it would not see the end before keepalive does.
+TEST(Upload, APeerThatHangsUpInAFrameIsNoticed) {
+  const auto server = Start({"--keepalive_time=1h", "--stall_time=1h"});
+  std::vector<server::Descriptor> peers;
+  for (int i = 0; i < 10; ++i) {
+    peers.emplace_back(SendRawHttp2Call(server->tcp(), kForwardPath, {}, "some",
+                                        /*missing_bytes=*/9000));
+    // A DATA frame of 8,000 bytes, and half of them.
+    const std::string frame("\0\x1f\x40\0\0\0\0\0\1", 9);
+    const std::string half = frame + std::string(4000, 'x');
+    ASSERT_EQ(send(peers.back().get(), half.data(), half.size(), 0),
+              std::ssize(half));
+  }
+  const absl::Time end = MonotonicNow() + kHangLimit;
+  while (server->Metric("attnd_upload_bytes") == 0 && MonotonicNow() < end) {
+  }
+  // gRPC may not have read them yet. It then sees the end by itself.
+  absl::SleepFor(absl::Milliseconds(50));
+  for (const server::Descriptor& peer : peers) {
+    send(peer.get(), "xx", 2, MSG_MORE);
+    shutdown(peer.get(), SHUT_WR);
+  }
+  EXPECT_TRUE(BecomesZero(*server, "attnd_upload_bytes"));
+  EXPECT_TRUE(BecomesZero(*server, "attnd_connections"));
 }
 
 TEST(Upload, AnAnswerThatNobodyReadsIsDroppedAtTheStallTime) {
