@@ -40,13 +40,14 @@ class Server:
   """An attnd process on a free port, stopped by SIGTERM.
 
   `binary` starts it with `flags` added, on the CPU unless they say otherwise;
-  `address` is where it listens.
+  `prefix` is a command that becomes it, like taskset. `address` is where it
+  listens.
   """
 
   START_SECONDS = 60  # a sanitizer build on a busy machine takes its time
   STOP_SECONDS = 60
 
-  def __init__(self, binary, *flags):
+  def __init__(self, binary, *flags, prefix=()):
     self._folder = tempfile.TemporaryDirectory()
     folder = pathlib.Path(self._folder.name)
     self.log_path = folder / "log"
@@ -55,7 +56,7 @@ class Server:
       flags = ("--device=cpu", *flags)
     with open(self.log_path, "wb") as log:
       self.process = subprocess.Popen(
-          [binary, "--port=0", f"--port_file={port_file}", *flags],
+          [*prefix, binary, "--port=0", f"--port_file={port_file}", *flags],
           stdout=log, stderr=subprocess.STDOUT)
     deadline = time.monotonic() + self.START_SECONDS
     # The port file appears whole, and there is nothing to wait on for that.

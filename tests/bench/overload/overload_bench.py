@@ -5,8 +5,9 @@
 
 Needs tests/python/requirements.txt. Large requests come from 127.0.0.1 by TCP, in C++ (with the
 hint that the client library sends) or Python (generated stubs' way: no hint). Small ones beside
-them are another client's, over a unix socket. Who sends large ones would be on other machines:
-here they yield the processors to the server and to who sends small ones.
+them are another client's, over a unix socket. All three would be on machines of their own. Here
+each has processor cores of its own where there are eight or more; where there are fewer, they
+share all, and who sends large ones yields.
 """
 
 import argparse
@@ -25,8 +26,26 @@ sys.path.insert(0, str(HERE.parents[1] / 'python'))
 import harness  # noqa: E402
 
 SMALL = 'forward:s32:h1:d64'  # 24 KiB
-YIELDING = ('nice', '-n10')
 MIB = 1 << 20
+
+
+def places():
+    """Prefixes of the commands that run the server, who sends small ones and who sends large ones.
+
+    They give the server half of the cores, an eighth to small ones, the rest to large ones. A core's
+    two processors stay together, as one's load slows the other.
+    """
+    cores = {}
+    for processor in sorted(os.sched_getaffinity(0)):
+        folder = pathlib.Path(f'/sys/devices/system/cpu/cpu{processor}/topology')
+        core = [(folder / name).read_text() for name in ('physical_package_id', 'core_id')]
+        cores.setdefault(tuple(core), []).append(str(processor))
+    cores = list(cores.values())
+    if len(cores) < 8:
+        return (), (), ('nice', '-n10')
+    half, eighth = len(cores) // 2, len(cores) // 8
+    groups = cores[:half], cores[half:half + eighth], cores[half + eighth:]
+    return [('taskset', '-c', ','.join(sum(group, []))) for group in groups]
 
 
 class Watch:
@@ -59,6 +78,7 @@ class Bench:
         self.options = options
         self.folder = pathlib.Path(tempfile.mkdtemp())
         self.misses = 0
+        self.server_place, self.small_place, self.large_place = places()
         self._stubs = harness.generate_stubs(self.folder)[0]
 
     def row(self, what, seen, bar, ok):
@@ -81,9 +101,9 @@ class Bench:
 
     # Processes; each of the next three returns what ends it and gives its result.
 
-    def attnload(self, address, shape, concurrency, seconds, prefix=()):
+    def attnload(self, place, address, shape, concurrency, seconds):
         process = subprocess.Popen(
-            [*prefix, self.options.attnload, address, f'--shape={shape}', f'--concurrency={concurrency}',
+            [*place, self.options.attnload, address, f'--shape={shape}', f'--concurrency={concurrency}',
              '--check=0', '--warmup=0', f'--duration={seconds}', '--json=-'],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
@@ -96,21 +116,23 @@ class Bench:
 
         return end
 
-    def sender(self, *arguments, prefix=()):
-        process = subprocess.Popen([*prefix, sys.executable, HERE / 'senders.py', *map(str, arguments)],
+    def sender(self, place, *arguments):
+        process = subprocess.Popen([*place, sys.executable, HERE / 'senders.py', *map(str, arguments)],
                                    stdout=subprocess.PIPE, text=True)
         return lambda: json.loads(process.communicate()[0])
 
     def small(self, seconds):
         """What became of another client's small calls, in C++ and in Python."""
-        ends = [self.attnload(f'unix:{self.socket}', SMALL, 1, seconds),
-                self.sender('honest', f'unix:{self.socket}', self.message(32, 64), 1, seconds)]
+        address = f'unix:{self.socket}'
+        ends = [self.attnload(self.small_place, address, SMALL, 1, seconds),
+                self.sender(self.small_place, 'honest', address, self.message(32, 64), 1, seconds)]
         return [end() for end in ends]
 
     def server(self, limit, *flags):
         self.socket = self.folder / f'socket{time.monotonic_ns()}'
         return harness.Server(self.options.attnd, f'--memory_limit={limit}MiB',
-                              f'--unix_socket={self.socket}', *flags, *self.options.flags)
+                              f'--unix_socket={self.socket}', *flags, *self.options.flags,
+                              prefix=self.server_place)
 
     # Sections.
 
@@ -120,12 +142,13 @@ class Bench:
             begin = []
             for _ in range(processes):
                 if language == 'C++':
-                    begin.append(self.attnload(server.address, f'forward:s2/{tokens}:h1:d128',
-                                               in_flight, self.options.seconds, YIELDING))
+                    begin.append(self.attnload(self.large_place, server.address,
+                                               f'forward:s2/{tokens}:h1:d128', in_flight,
+                                               self.options.seconds))
                 else:
-                    begin.append(self.sender('honest', server.address, self.message(tokens),
-                                             in_flight, self.options.seconds,
-                                             prefix=YIELDING))
+                    begin.append(self.sender(self.large_place, 'honest', server.address,
+                                             self.message(tokens), in_flight,
+                                             self.options.seconds))
             return begin
 
         def rate(results):
@@ -185,8 +208,8 @@ class Bench:
         watch = Watch(server.process.pid)
         alone = self.small(self.options.seconds / 2)
         idle = watch.now()
-        running = [self.sender(a[0], server.address, *a[1:], self.options.seconds + 3,
-                               prefix=YIELDING)
+        running = [self.sender(self.large_place, a[0], server.address, *a[1:],
+                               self.options.seconds + 3)
                    for a in attackers]
         time.sleep(2)
         beside = self.small(self.options.seconds)
