@@ -155,7 +155,8 @@ Acceptor::Outcome Acceptor::AcceptOne(const Door& door) {
     const std::optional<Refusal> refusal =
         table_.Add(accepted.connection.get(), accepted.origin, MonotonicNow());
     if (!refusal.has_value()) {
-      HandOver(door, std::move(accepted.connection));
+      hang_ups_.Add(accepted.connection.get());
+      door.hand_over(std::move(accepted.connection));
     } else if (on_refusal_) {
       on_refusal_(*refusal, accepted.origin);
     }
@@ -165,14 +166,6 @@ Acceptor::Outcome Acceptor::AcceptOne(const Door& door) {
   if (IsOfThePeer(errno)) return Outcome::kAccepted;
   if (errno == EMFILE || errno == ENFILE) return RefuseWithReserve(door);
   return Outcome::kCannot;
-}
-
-void Acceptor::HandOver(const Door& door, Descriptor connection) {
-  const int fd = connection.get();
-  if (const auto identity = SocketIdentity::Of(fd); identity.has_value()) {
-    hang_ups_.Add(fd, *identity);
-  }
-  door.hand_over(std::move(connection));
 }
 
 // Without a descriptor, accepting fails whether or not anybody waits: only with

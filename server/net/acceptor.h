@@ -61,7 +61,6 @@ class Acceptor {
   // Accepts whoever waits. False: it cannot, and is to be tried later.
   bool AcceptSome(const Door& door);
   Outcome AcceptOne(const Door& door);
-  void HandOver(const Door& door, Descriptor connection);
   Outcome RefuseWithReserve(const Door& door);
   void FillReserve();
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "server/net/socket_identity.h"
+
 namespace attnd::server {
 namespace {
 
@@ -15,27 +17,31 @@ namespace {
 // which its number is most likely to be closed and given to another.
 constexpr absl::Duration kPatience = absl::Seconds(1);
 
-// epoll keeps 64 bits for each socket: its number, and half of its inode's.
-uint64_t Pack(int fd, const SocketIdentity& identity) {
+// What epoll keeps for a socket, 64 bits: its number, and half of its inode's.
+// Nothing: `fd` is closed.
+std::optional<uint64_t> Packed(int fd) {
+  const std::optional<SocketIdentity> identity = SocketIdentity::Of(fd);
+  if (!identity.has_value()) return std::nullopt;
   return uint64_t{static_cast<uint32_t>(fd)} << 32 |
-         static_cast<uint32_t>(identity.inode);
+         static_cast<uint32_t>(identity->inode);
 }
 
 // Nothing more comes from its peer, so the owner is only woken by this.
-void WakeOwner(uint64_t packed) {
-  const int fd = static_cast<int>(packed >> 32);
-  const std::optional<SocketIdentity> there = SocketIdentity::Of(fd);
-  if (there.has_value() && Pack(fd, *there) == packed) shutdown(fd, SHUT_RD);
+void WakeOwner(uint64_t socket) {
+  const int fd = static_cast<int>(socket >> 32);
+  if (Packed(fd) == socket) shutdown(fd, SHUT_RD);
 }
 
 }  // namespace
 
 HangUpWatch::HangUpWatch() : epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
 
-void HangUpWatch::Add(int fd, const SocketIdentity& identity) {
+void HangUpWatch::Add(int fd) {
+  const std::optional<uint64_t> socket = Packed(fd);
+  if (!socket.has_value()) return;
   epoll_event event = {};
   event.events = EPOLLRDHUP | EPOLLONESHOT;
-  event.data.u64 = Pack(fd, identity);
+  event.data.u64 = *socket;
   // Without the memory for it a peer that hangs up is found by a ping.
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event);
 }

@@ -13,7 +13,6 @@
 
 #include "absl/time/time.h"
 #include "server/net/descriptor.h"
-#include "server/net/socket_identity.h"
 
 namespace attnd::server {
 
@@ -26,7 +25,7 @@ class HangUpWatch {
 
   // Watches a connected socket until its owner closes it. `fd` stays its
   // owner's.
-  void Add(int fd, const SocketIdentity& identity);
+  void Add(int fd);
 
   // Becomes readable when a peer has hung up: Look() then.
   int descriptor() const { return epoll_.get(); }

@@ -13,7 +13,6 @@
 #include "absl/time/time.h"
 #include "server/net/descriptor.h"
 #include "server/net/listen.h"
-#include "server/net/socket_identity.h"
 #include "tests/hang_limit.h"
 
 namespace attnd::server {
@@ -88,7 +87,7 @@ class HangUpWatchTest : public ::testing::TestWithParam<Pair (*)()> {
  protected:
   void Add(const Descriptor& fd) {
     ASSERT_TRUE(watch_.valid());
-    watch_.Add(fd.get(), SocketIdentity::Of(fd.get()).value());
+    watch_.Add(fd.get());
   }
   bool SeesAHangUp() {
     return Eventually(
