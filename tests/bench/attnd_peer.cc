@@ -29,10 +29,11 @@ T Get(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-void Serve(std::unique_ptr<Backend> backend) {
+void Serve(std::unique_ptr<Backend> backend, bool long_links) {
   std::vector<std::unique_ptr<Backend>> backends;
   backends.push_back(std::move(backend));
   server::ServerOptions options;
+  options.long_links = long_links;
   // As attnd does.
   options.scheduler.run_here_flops = server::kRunHereFlops;
   server::ReadWholeFrames();
@@ -44,9 +45,13 @@ void Serve(std::unique_ptr<Backend> backend) {
 
 }  // namespace
 
-void ServeAttndCopying() { Serve(std::make_unique<server::IdentityBackend>()); }
+void ServeAttndCopying(bool long_links) {
+  Serve(std::make_unique<server::IdentityBackend>(), long_links);
+}
 
-void ServeAttndOnCpu() { Serve(Get(CreateCpuBackend({}))); }
+void ServeAttndOnCpu() {
+  Serve(Get(CreateCpuBackend({})), /*long_links=*/false);
+}
 
 EchoCall ConnectAttnd(const std::string& target) {
   std::shared_ptr<client::Client> client = Get(client::Client::Create(target));

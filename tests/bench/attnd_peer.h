@@ -11,8 +11,9 @@
 namespace attnd::bench {
 
 // Serve on a free loopback port until the parent is done: with a backend that
-// only copies, so that O is Q, or with the CPU's.
-void ServeAttndCopying();
+// only copies, so that O is Q, or with the CPU's. `long_links`: the server's
+// option of that name.
+void ServeAttndCopying(bool long_links);
 void ServeAttndOnCpu();
 
 // A client with a connection of its own, for the server that copies.

@@ -28,6 +28,9 @@ constexpr double kRawBar = 0.85;
 constexpr double kProtoBar = 2.5;
 constexpr double kOlderCpuBar = 0.9;
 
+// attnd's role in the other process, and with wide windows.
+constexpr char kRole[] = "attnd", kLongLinksRole[] = "attnd_long_links";
+
 struct Options {
   // Where a process's memory and threads happen to lie moves its figures by a
   // fifth, so all start afresh between batches of rounds.
@@ -36,6 +39,7 @@ struct Options {
   int warm_up = 8;
   int mib = 16;
   std::string older;
+  bool long_links = false;
   bool check = false;
 };
 
@@ -114,12 +118,12 @@ int Run(const Options& options) {
   k = q, v = q;
   const Exchange exchange{{q.data(), k.data(), v.data()}, o.data(), bytes};
   std::vector<Contender> contenders = {
-      {"attnd", "attnd", ConnectAttnd},
+      {"attnd", options.long_links ? kLongLinksRole : kRole, ConnectAttnd},
       {"raw ByteBuffer echo", "raw", ConnectRawEcho},
       {"plain protobuf echo", "proto", ConnectProtoEcho}};
   if (!options.older.empty()) {
     contenders.push_back(
-        {"attnd, older build", "attnd", ConnectAttnd, options.older});
+        {"attnd, older build", kRole, ConnectAttnd, options.older});
   }
   for (int start = 0; start < options.starts; ++start) {
     RunRounds(options, exchange, contenders);
@@ -146,6 +150,13 @@ int Run(const Options& options) {
   return ok || !options.check ? 0 : 1;
 }
 
+void Serve(const std::string& role) {
+  if (role == kRole) ServeAttndCopying(/*long_links=*/false);
+  if (role == kLongLinksRole) ServeAttndCopying(/*long_links=*/true);
+  if (role == "raw") ServeRawEcho();
+  if (role == "proto") ServeProtoEcho();
+}
+
 }  // namespace
 }  // namespace attnd::bench
 
@@ -164,13 +175,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 256));
   app.add_option("--older", options.older,
                  "transport_bench of an older build, to compare with");
+  app.add_flag("--long_links", options.long_links,
+               "attnd's flag of that name, not for the older build");
   app.add_flag("--check", options.check, "Fail below a bar");
   app.add_option("--serve", serve, "A server's role, for the other process")
       ->group("");
   CLI11_PARSE(app, argc, argv);
   if (serve.empty()) return attnd::bench::Run(options);
-  if (serve == "attnd") attnd::bench::ServeAttndCopying();
-  if (serve == "raw") attnd::bench::ServeRawEcho();
-  if (serve == "proto") attnd::bench::ServeProtoEcho();
+  attnd::bench::Serve(serve);
   return 0;
 }
