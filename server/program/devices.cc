@@ -105,10 +105,11 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateDevices(
 }
 
 void LimitKeptMemory(int64_t memory_limit_bytes, DeviceOptions& options) {
-  const int64_t part = memory_limit_bytes / 256;
+  // Each lane's stream keeps both: at 4 GiB two of them 48 MiB.
   CpuOptions& cpu = options.cpu;
-  cpu.retained_bytes = std::min(cpu.retained_bytes, part);
-  cpu.retained_workspace_bytes = std::min(cpu.retained_workspace_bytes, part);
+  cpu.retained_bytes = std::min(cpu.retained_bytes, memory_limit_bytes / 256);
+  cpu.retained_workspace_bytes =
+      std::min(cpu.retained_workspace_bytes, memory_limit_bytes / 512);
 }
 
 SchedulerOptions SchedulerDefaults(DeviceOptions::Kind kind) {

@@ -87,7 +87,7 @@ TEST(LimitKeptMemoryTest, StreamsKeepASmallPartOfTheLimit) {
   DeviceOptions low, high;
   LimitKeptMemory(int64_t{256} << 20, low);
   EXPECT_EQ(low.cpu.retained_bytes, 1 << 20);
-  EXPECT_EQ(low.cpu.retained_workspace_bytes, 1 << 20);
+  EXPECT_EQ(low.cpu.retained_workspace_bytes, 1 << 19);
   LimitKeptMemory(int64_t{1} << 40, high);
   EXPECT_EQ(high.cpu.retained_bytes, CpuOptions().retained_bytes);
   EXPECT_EQ(high.cpu.retained_workspace_bytes,
