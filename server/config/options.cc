@@ -17,13 +17,12 @@ constexpr int64_t kMinMemoryLimit = int64_t{16} << 20;
 
 MemoryShares DivideMemory(int64_t memory_limit_bytes) {
   MemoryShares shares;
-  // The remaining sixteenth is for small messages, for windows of messages that
-  // wait, and for what nothing counts: read buffers that a peer has filled by
-  // less than their size, headers, call state.
-  // Where the limit is low, some of the 64 MiB beside it: a message in flight
-  // more there keeps the lanes busy.
+  // The rest is for small messages, for windows of messages that wait, and for
+  // what nothing counts: read buffers that a peer has filled by less than their
+  // size, headers, call state, and what the C library keeps between messages of
+  // many sizes. That is more than a sixteenth where the limit is low.
   shares.transport_bytes =
-      memory_limit_bytes / 2 +
+      memory_limit_bytes / 2 -
       std::min<int64_t>(memory_limit_bytes / 8, int64_t{32} << 20);
   shares.account_bytes = memory_limit_bytes / 16 * 7;
   shares.small_bytes =

@@ -77,9 +77,8 @@ struct MemoryShares {
   int64_t small_bytes = 0;      // small ones, beside them
   int64_t max_waiting = 0;      // messages that wait, of each kind
   int64_t account_bytes = 0;    // the byte account
-  // The largest message: two and a half fit into transport_bytes, so that one
-  // of unknown length can arrive while others do; never more than plain
-  // protobuf can read.
+  // The largest message: two fit into transport_bytes, so that one of unknown
+  // length can arrive while others do; never more than plain protobuf can read.
   int64_t max_message_bytes = 0;
 };
 MemoryShares DivideMemory(int64_t memory_limit_bytes);

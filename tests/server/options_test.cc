@@ -118,9 +118,10 @@ TEST(ServerOptions, ConnectionsMayBeIdleForEver) {
 TEST(DivideMemory, SharesFitTheLimit) {
   for (int64_t limit = 16 << 20; limit < int64_t{1} << 45; limit *= 3) {
     const MemoryShares shares = DivideMemory(limit);
-    EXPECT_LE(shares.transport_bytes + shares.account_bytes,
-              limit + (32 << 20));
-    EXPECT_LE(shares.max_message_bytes, shares.transport_bytes);
+    EXPECT_LE(
+        shares.transport_bytes + shares.small_bytes + shares.account_bytes,
+        limit);
+    EXPECT_LE(2 * shares.max_message_bytes, shares.transport_bytes);
     EXPECT_LT(shares.max_message_bytes, int64_t{1} << 31);
     // A backward's input and outputs are below 1.7 times its message.
     EXPECT_GE(shares.account_bytes, 2 * shares.max_message_bytes);
