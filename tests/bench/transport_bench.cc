@@ -28,8 +28,11 @@ constexpr double kRawBar = 0.85;
 constexpr double kProtoBar = 2.5;
 constexpr double kOlderCpuBar = 0.9;
 
-// attnd's role in the other process, and with wide windows.
-constexpr char kRole[] = "attnd", kLongLinksRole[] = "attnd_long_links";
+// Roles of servers, in processes of their own.
+constexpr char kAttnd[] = "attnd";
+constexpr char kAttndLongLinks[] = "attnd_long_links";
+constexpr char kRawEcho[] = "raw";
+constexpr char kProtoEcho[] = "proto";
 
 struct Options {
   // Where a process's memory and threads happen to lie moves its figures by a
@@ -118,12 +121,12 @@ int Run(const Options& options) {
   k = q, v = q;
   const Exchange exchange{{q.data(), k.data(), v.data()}, o.data(), bytes};
   std::vector<Contender> contenders = {
-      {"attnd", options.long_links ? kLongLinksRole : kRole, ConnectAttnd},
-      {"raw ByteBuffer echo", "raw", ConnectRawEcho},
-      {"plain protobuf echo", "proto", ConnectProtoEcho}};
+      {"attnd", options.long_links ? kAttndLongLinks : kAttnd, ConnectAttnd},
+      {"raw ByteBuffer echo", kRawEcho, ConnectRawEcho},
+      {"plain protobuf echo", kProtoEcho, ConnectProtoEcho}};
   if (!options.older.empty()) {
     contenders.push_back(
-        {"attnd, older build", kRole, ConnectAttnd, options.older});
+        {"attnd, older build", kAttnd, ConnectAttnd, options.older});
   }
   for (int start = 0; start < options.starts; ++start) {
     RunRounds(options, exchange, contenders);
@@ -151,10 +154,10 @@ int Run(const Options& options) {
 }
 
 void Serve(const std::string& role) {
-  if (role == kRole) ServeAttndCopying(/*long_links=*/false);
-  if (role == kLongLinksRole) ServeAttndCopying(/*long_links=*/true);
-  if (role == "raw") ServeRawEcho();
-  if (role == "proto") ServeProtoEcho();
+  if (role == kAttnd) ServeAttndCopying(/*long_links=*/false);
+  if (role == kAttndLongLinks) ServeAttndCopying(/*long_links=*/true);
+  if (role == kRawEcho) ServeRawEcho();
+  if (role == kProtoEcho) ServeProtoEcho();
 }
 
 }  // namespace
