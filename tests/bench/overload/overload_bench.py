@@ -221,6 +221,8 @@ class Bench:
         server.stop()
 
 
+# The honest ask for at least eight times what may be on its way: 96 MiB at 256 MiB, 2,016 at 4 GiB
+# (DivideMemory in server/config/options.cc).
 SECTIONS = {
     'cpp': ('4 x 8 uploads of 40 MiB at 256 MiB, C++',
             lambda b: b.honest('C++', 256, 40000, 4, 8, (4, 8))),
