@@ -2,8 +2,9 @@
 #define ATTND_PROTO_WIRE_CODEC_H_
 
 // attn.v1 messages on the wire without tensor bytes ever passing through
-// protobuf. A message is a header (the generated type, with every Tensor's
-// `data` left out) plus the data of its top-level Tensor fields:
+// protobuf. A message is a header (the generated type, with every Tensor's and
+// Chunk's `data` left out) plus the data of its top-level fields of these
+// types:
 //
 //   sending    Encode(header, data) -> pieces: our bytes, caller memory
 //   receiving  Decode(fragments)    -> header, and where tensors' bytes are
@@ -24,7 +25,7 @@
 
 namespace attnd::wire {
 
-// The data of the top-level Tensor field `field`, e.g.
+// The data of the top-level Tensor or Chunk field `field`, e.g.
 // ForwardRequest::kQFieldNumber, in one or more pieces, in order. Views.
 struct TensorData {
   int field = 0;
@@ -49,19 +50,19 @@ inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 // The largest message once its tensors' data is taken out.
 inline constexpr int64_t kMaxHeaderBytes = int64_t{1} << 20;
 
-// Encodes `header` with `data` put into its Tensor fields. A Tensor set in
-// `header` without an entry in `data` is sent without storage; an entry in
-// `data` whose Tensor is not set in `header` is sent as a Tensor with data
-// only. INVALID_ARGUMENT naming the field when the whole exceeds
+// Encodes `header` with `data` put into its Tensors and Chunks. One that is set
+// in `header` without an entry in `data` is sent as it is there; one that is
+// not set in `header`, but has an entry in `data`, is sent with data only.
+// INVALID_ARGUMENT naming the field when the whole exceeds
 // kMaxMessageBytes.
 absl::StatusOr<std::vector<Piece>> Encode(
     const google::protobuf::Message& header, absl::Span<const TensorData> data);
 
 enum class UnknownFields { kRefuse, kIgnore };
 
-// Parses the concatenation of `fragments` into `header` (its Tensors without
-// data) and `data` (an entry for every Tensor that has a data field, also when
-// it is empty). Errors:
+// Parses the concatenation of `fragments` into `header` (its Tensors and Chunks
+// without data) and `data` (an entry for each of them that has a data field,
+// also when it is empty). Errors:
 //   INVALID_ARGUMENT  truncated or garbled bytes, a wrong wire type, a group,
 //                     text that is not UTF-8, a singular field or a oneof
 //                     given twice, an unknown enum value (kRefuse only), a
@@ -71,7 +72,8 @@ enum class UnknownFields { kRefuse, kIgnore };
 //                     number and the path of its message (kRefuse only; with
 //                     kIgnore it is left out of `header`)
 // After an error both outputs are empty. `data` points into the fragments; the
-// data of a Tensor that is nested deeper, or repeated, stays in `header`.
+// data of a Tensor that is nested deeper (as in an ExchangeHeader), or
+// repeated, stays in `header`.
 absl::Status Decode(absl::Span<const absl::string_view> fragments,
                     UnknownFields unknown, google::protobuf::Message& header,
                     std::vector<TensorData>& data);

@@ -13,6 +13,7 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "proto/wire/codec.h"
+#include "proto/wire/place.h"
 #include "proto/wire/status.h"
 #include "proto/wire/wire_format.h"
 
@@ -80,23 +81,31 @@ TopLevelField TakeField(absl::string_view& rest) {
   return {tag.number, whole, whole.substr(whole.size() - length)};
 }
 
-// A Tensor field whose own bytes are `tensor`, with `data` put last in it.
-void AppendTensor(absl::string_view tensor, const TensorData& data,
-                  Pieces& pieces) {
-  constexpr int kData = v1::Tensor::kDataFieldNumber;
-  static_assert(kData < 16, "its tag is one byte");
+// A Tensor or Chunk whose own bytes are `header`, with `data` put last in it.
+void AppendWithData(absl::string_view header, const TensorData& data,
+                    Pieces& pieces) {
+  static_assert(kDataField < 16, "its tag is one byte");
   const int64_t bytes = data.bytes();
   std::string& own = pieces.own();
   AppendTag({data.field, WireType::kBytes}, own);
-  AppendVarint(tensor.size() + 1 + VarintBytes(bytes) + bytes, own);
-  own.append(tensor.data(), tensor.size());
-  AppendTag({kData, WireType::kBytes}, own);
+  AppendVarint(header.size() + 1 + VarintBytes(bytes) + bytes, own);
+  own.append(header.data(), header.size());
+  AppendTag({kDataField, WireType::kBytes}, own);
   AppendVarint(bytes, own);
   for (absl::string_view piece : data.pieces) pieces.Borrow(piece);
 }
 
-// Each entry names a Tensor field of its own that has no data in `header`, and
-// all of it fits into one message.
+// Whether a Tensor or a Chunk says already where its bytes are.
+bool HasData(const google::protobuf::Message& message) {
+  if (message.GetDescriptor() == v1::Chunk::descriptor()) {
+    return !static_cast<const v1::Chunk&>(message).data().empty();
+  }
+  return static_cast<const v1::Tensor&>(message).storage_case() !=
+         v1::Tensor::STORAGE_NOT_SET;
+}
+
+// Each entry names a Tensor or Chunk field of its own that has no data in
+// `header`, and all of it fits into one message.
 absl::Status Check(const google::protobuf::Message& header,
                    int64_t header_bytes, absl::Span<const TensorData> data) {
   const Descriptor& type = *header.GetDescriptor();
@@ -104,16 +113,14 @@ absl::Status Check(const google::protobuf::Message& header,
   for (const TensorData& entry : data) {
     const FieldDescriptor* field = type.FindFieldByNumber(entry.field);
     if (field == nullptr || field->is_repeated() ||
-        field->message_type() != v1::Tensor::descriptor()) {
+        !CarriesData(field->message_type())) {
       return absl::InvalidArgumentError(
           absl::StrCat(type.full_name(), " has no Tensor field ", entry.field));
     }
-    const auto& tensor = static_cast<const v1::Tensor&>(
-        header.GetReflection()->GetMessage(header, field));
     const auto same = [&entry](const TensorData& other) {
       return &other != &entry && other.field == entry.field;
     };
-    if (tensor.storage_case() != v1::Tensor::STORAGE_NOT_SET ||
+    if (HasData(header.GetReflection()->GetMessage(header, field)) ||
         std::any_of(data.begin(), data.end(), same)) {
       return FieldError(field->name(), "data given twice");
     }
@@ -157,12 +164,12 @@ absl::StatusOr<std::vector<Piece>> Encode(
     if (entry == data.end()) {
       pieces.own().append(field.whole.data(), field.whole.size());
     } else {
-      AppendTensor(field.body, *entry, pieces);
+      AppendWithData(field.body, *entry, pieces);
       done[entry - data.begin()] = true;
     }
   }
   for (size_t i = 0; i < data.size(); ++i) {
-    if (!done[i]) AppendTensor({}, data[i], pieces);
+    if (!done[i]) AppendWithData({}, data[i], pieces);
   }
   return std::move(pieces).Finish();
 }

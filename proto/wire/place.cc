@@ -23,11 +23,17 @@ absl::Status ErrorAt(const Place* place, absl::string_view description) {
   return FieldError(PathOf(place), description);
 }
 
+bool CarriesData(const google::protobuf::Descriptor* type) {
+  static_assert(kDataField == v1::Tensor::kDataFieldNumber &&
+                kDataField == v1::Chunk::kDataFieldNumber);
+  return type == v1::Tensor::descriptor() || type == v1::Chunk::descriptor();
+}
+
 bool IsTensorData(const Place& place) {
   return place.outer != nullptr && place.outer->outer == nullptr &&
          !place.outer->field->is_repeated() &&
-         place.field->number() == v1::Tensor::kDataFieldNumber &&
-         place.field->containing_type() == v1::Tensor::descriptor();
+         place.field->number() == kDataField &&
+         CarriesData(place.field->containing_type());
 }
 
 WireType WireTypeOf(const FieldDescriptor& field) {

@@ -24,7 +24,12 @@ struct Place {
 std::string PathOf(const Place* place);
 // INVALID_ARGUMENT that names the place.
 absl::Status ErrorAt(const Place* place, absl::string_view description);
-// Whether it is the data of a top-level Tensor, one that TensorData can name.
+// The number of the data of Tensor and of Chunk.
+inline constexpr int kDataField = 15;
+// Whether messages of that type are a Tensor or a Chunk.
+bool CarriesData(const google::protobuf::Descriptor* type);
+// Whether it is the data of a top-level Tensor or Chunk, one that TensorData
+// can name.
 bool IsTensorData(const Place& place);
 
 // How an element of `field` is sent, unless packed.
