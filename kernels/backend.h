@@ -57,6 +57,9 @@ struct DeviceInfo {
   std::string name;  // as the vendor calls it
   int index = 0;     // among devices of its kind
   int64_t memory_bytes = 0;
+  // Kernels read host memory where it lies, so that any of it can be a
+  // DeviceBuffer's: see host_buffer.h.
+  bool shares_host_memory = false;
 };
 
 // What a group ran as, for reports.

@@ -15,7 +15,6 @@
 #include "grpcpp/server_builder.h"
 #include "proto/wire/grpc_time.h"
 #include "server/front/admitted_calls.h"
-#include "server/front/alarms.h"
 #include "server/front/describe.h"
 #include "server/front/excess_memory.h"
 #include "server/front/service.h"
@@ -27,6 +26,9 @@
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/metrics_server.h"
 #include "server/telemetry/refusal_log.h"
+#include "server/transfer/alarms.h"
+#include "server/transfer/copiers.h"
+#include "server/transfer/transfer_table.h"
 #include "server/transport.h"
 #include "server/work/device_name.h"
 
@@ -55,6 +57,9 @@ class Server::Impl {
 
   ~Impl() {
     Drain(absl::ZeroDuration());
+    if (transfers_ != nullptr) {
+      transfers_->EndAll(absl::UnavailableError("the server is shutting down"));
+    }
     // While it drains, connections are accepted and their calls refused.
     acceptor_ = nullptr;
     if (transport_ == nullptr) return;
@@ -80,6 +85,9 @@ class Server::Impl {
     }
     if (uploads_ != nullptr) uploads_->Close();
     if (scheduler_ != nullptr) scheduler_->Drain(deadline);
+    if (transfers_ != nullptr && MonotonicNow() >= deadline) {
+      transfers_->EndAll(absl::UnavailableError("the server is shutting down"));
+    }
     admitted_calls_.WaitForNone(std::max(deadline, MonotonicNow()) +
                                 kLastResponses);
   }
@@ -150,10 +158,18 @@ class Server::Impl {
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     alarms_ = std::make_unique<Alarms>();
+    const std::function<int64_t()> excess_memory = ExcessMemory(options_);
+    copiers_ = std::make_unique<Copiers>(options_.copiers_per_device *
+                                         static_cast<int>(backends_.size()));
+    transfers_ = std::make_unique<TransferTable>(
+        TransferParts{scheduler_.get(), copiers_.get(), alarms_.get(),
+                      options_.stall_time},
+        options_.max_transfer_streams, excess_memory);
     service_ = std::make_unique<Service>(
         ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_,
-                     uploads_.get(), alarms_.get(), ExcessMemory(options_),
-                     options_.max_message_bytes, options_.stall_time},
+                     uploads_.get(), transfers_.get(), alarms_.get(),
+                     excess_memory, options_.max_message_bytes,
+                     options_.stall_time, options_.header_time},
         MakeServerInfo(options_, backends_));
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);
@@ -222,6 +238,8 @@ class Server::Impl {
   AdmittedCalls admitted_calls_;
   std::unique_ptr<UploadRoom> uploads_;
   std::unique_ptr<MetricsServer> metrics_server_;
+  std::unique_ptr<TransferTable> transfers_;
+  std::unique_ptr<Copiers> copiers_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<Alarms> alarms_;  // ends before what they ring
   int port_ = -1;

@@ -40,6 +40,7 @@ class CpuBackend : public Backend {
     device_.kind = "cpu";
     device_.name = cpu::ProcessorName();
     device_.memory_bytes = cpu::SystemMemoryBytes();
+    device_.shares_host_memory = true;
     kernel_name_ = absl::StrCat("cpu/flash/",
                                 absl::AsciiStrToLower(cpu::FlashTargetName()));
   }

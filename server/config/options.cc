@@ -75,6 +75,9 @@ absl::Status ServerOptions::Validate() const {
                         absl::Milliseconds(100), absl::Hours(24)));
   status.Update(InRange("--stall_time", stall_time, absl::Milliseconds(100),
                         absl::Hours(24)));
+  status.Update(
+      InRange("--max_transfer_streams", max_transfer_streams, 1, 256));
+  status.Update(InRange("--copiers", copiers_per_device, 1, 64));
   status.Update(InRange("--max_streams", max_streams_per_connection, 1,
                         int64_t{1} << 20));
   status.Update(

@@ -40,13 +40,18 @@ struct ServerOptions {
   // A connection without calls for so long is closed; clients connect again
   // when they call. 0: never.
   absl::Duration idle_timeout = absl::Seconds(300);
-  // A connection that has not begun to speak HTTP/2 by then is closed.
+  // A connection that has not begun to speak HTTP/2 by then is closed, and a
+  // stream of an Exchange ends that has not sent its first message.
   absl::Duration header_time = absl::Seconds(10);
   int max_streams_per_connection = 1024;
   // A message that is on its way, in either direction, may stall for so long:
   // it has this time and a second more for each 8 MiB. A peer that stops
   // reading or sending holds memory no longer.
   absl::Duration stall_time = absl::Seconds(60);
+  // What an Exchange may have: streams at once, the first included.
+  int max_transfer_streams = 8;
+  // Threads for each device that copy chunks to where they are computed.
+  int copiers_per_device = 2;
   // For clients a long way off: measures the link and opens windows by it, at
   // the price of memory for messages that nobody reads yet.
   bool long_links = false;

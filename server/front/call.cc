@@ -3,30 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/field_error.h"
-#include "proto/wire/metadata.h"
-#include "proto/wire/status.h"
 #include "server/front/decode.h"
 #include "server/front/encode.h"
+#include "server/transfer/time_for.h"
 
 namespace attnd::server {
 namespace {
-
-// What a client says of its message's length, if it says anything.
-absl::StatusOr<std::optional<int64_t>> ParseHint(
-    const std::optional<std::string>& text) {
-  if (!text.has_value()) return std::nullopt;
-  int64_t bytes = 0;
-  if (!absl::SimpleAtoi(*text, &bytes) || bytes < 0) {
-    return FieldError(
-        wire::kRequestBytesKey,
-        absl::StrCat("\"", wire::Echo(*text), "\" is no number of bytes"));
-  }
-  return bytes;
-}
 
 int64_t TotalBytes(absl::Span<const absl::string_view> fragments) {
   int64_t bytes = 0;
@@ -44,16 +27,12 @@ int64_t TotalBytes(absl::Span<const wire::Piece> pieces) {
   return bytes;
 }
 
-// How long a message of `bytes` may take beside the stall time.
-absl::Duration TimeFor(int64_t bytes) {
-  return absl::Seconds(static_cast<double>(bytes) / Call::kLeastBytesPerSecond);
-}
-
 }  // namespace
 
-Call::Call(const ServiceParts& parts, std::shared_ptr<CallStream> stream,
+Call::Call(const ServiceParts& parts, std::shared_ptr<CallStream> stream, Op op,
            CallHeader header)
     : parts_(parts),
+      op_(op),
       header_(std::move(header)),
       started_(MonotonicNow()),
       stream_(std::move(stream)) {}
@@ -61,8 +40,7 @@ Call::Call(const ServiceParts& parts, std::shared_ptr<CallStream> stream,
 Call::~Call() = default;
 
 void Call::Start() {
-  const absl::StatusOr<std::optional<int64_t>> hint =
-      ParseHint(header_.request_bytes);
+  const absl::StatusOr<std::optional<int64_t>> hint = header_.Hint();
   if (!hint.ok()) return Refuse(hint.status());
   // Whoever decides first waits until the upload is known here.
   MutexLock lock(mutex_);
@@ -88,31 +66,12 @@ void Call::OnDecided(const absl::Status& status) {
 
 void Call::Read() {
   state_ = State::kReading;
-  read_ = MonotonicNow();
-  SetUploadDue();
-  AwaitMessage();
+  watch_ = std::make_shared<MessageWatch>(
+      upload_, parts_.stall_time + TimeFor(upload_->hint().value_or(0)),
+      parts_.excess_memory);
+  SetAlarm(watch_->next_look());
   // Under the lock, or else the call might end, and its stream with it, before.
   stream_->Read();
-}
-
-void Call::SetUploadDue() {
-  const absl::Time now = MonotonicNow();
-  upload_due_ =
-      read_ + parts_.stall_time + TimeFor(upload_->hint().value_or(0));
-  if (const auto late_after = upload_->late_after()) {
-    upload_due_ = std::min(upload_due_, now + *late_after);
-  }
-}
-
-void Call::AwaitMessage() {
-  const absl::Time look = MonotonicNow() + kLookAtMemory;
-  SetAlarm(parts_.excess_memory ? std::min(look, upload_due_) : upload_due_);
-}
-
-bool Call::IsInExcess(const UploadRoom::Upload& upload) const {
-  if (!parts_.excess_memory) return false;
-  const bool said_large = upload.hint().value_or(0) > UploadRoom::kSmallBytes;
-  return parts_.excess_memory() > (said_large ? kMoreExcess : 0);
 }
 
 void Call::SetAlarm(absl::Time due) {
@@ -127,17 +86,17 @@ void Call::OnAlarm(State state) {
   {
     MutexLock lock(mutex_);
     if (state != state_) return;
-    if (state == State::kWaiting || state == State::kReading) upload = upload_;
+    if (state == State::kWaiting) upload = upload_;
   }
   switch (state) {
-    case State::kWaiting:
-    case State::kReading: {
-      const absl::Status status =
-          state == State::kWaiting ? upload->GiveUp() : LookAtUpload(*upload);
+    case State::kWaiting: {
+      const absl::Status status = upload->GiveUp();
       // Its room is back before anybody hears of it.
       upload.reset();
       return status.ok() ? void() : Refuse(status);
     }
+    case State::kReading:
+      return LookAtMessage();
     case State::kHeld:
       return SubmitAgain();
     case State::kEnding:
@@ -147,28 +106,22 @@ void Call::OnAlarm(State state) {
   }
 }
 
-absl::Status Call::LookAtUpload(UploadRoom::Upload& upload) {
-  const absl::Time now = MonotonicNow();
-  bool late = false, stalled = false;
+void Call::LookAtMessage() {
+  std::shared_ptr<MessageWatch> watch;
   {
     MutexLock lock(mutex_);
-    late = now >= upload_due_;
-    stalled =
-        now >= read_ + parts_.stall_time + TimeFor(upload.hint().value_or(0));
+    if (state_ != State::kReading) return;
+    watch = watch_;
   }
-  if (stalled) {
-    return absl::DeadlineExceededError(
-        "the message did not arrive within the stall time");
+  const absl::Status status = watch->Look();
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kReading) return;
+    if (status.ok()) return SetAlarm(watch->next_look());
+    watch_.reset();
   }
-  if (IsInExcess(upload)) return upload.Excess();
-  if (late) {
-    if (absl::Status status = upload.Late(); !status.ok()) return status;
-  }
-  MutexLock lock(mutex_);
-  if (state_ != State::kReading) return absl::OkStatus();
-  if (late) SetUploadDue();
-  AwaitMessage();
-  return absl::OkStatus();
+  watch.reset();  // it holds the room
+  Refuse(status);
 }
 
 void Call::OnNoMessage() {
@@ -186,6 +139,7 @@ void Call::OnMessage(absl::Span<const absl::string_view> fragments) {
     parts_.alarms->Cancel(std::exchange(alarm_, {}));
     work_ = work;
     upload = upload_;
+    watch_.reset();
   }
   received_bytes_ = TotalBytes(fragments);
   absl::Status status = upload->Arrived(received_bytes_);
@@ -198,7 +152,7 @@ void Call::OnMessage(absl::Span<const absl::string_view> fragments) {
 
 absl::Status Call::Decode(absl::Span<const absl::string_view> fragments,
                           const WorkPtr& work) {
-  absl::Status status = DecodeWork(header_.op, fragments, *work);
+  absl::Status status = DecodeWork(op_, fragments, *work);
   if (!status.ok()) return status;
   status = CheckResponseFits(*work->request, parts_.max_message_bytes);
   if (!status.ok()) return status;
@@ -280,6 +234,7 @@ bool Call::BeginEnd(const absl::Status& status, int64_t bytes) {
   if (state_ == State::kEnding) return false;
   SetEnding(status, bytes);
   upload = std::move(upload_);
+  watch_.reset();
   work = std::move(work_);
   return true;
 }
@@ -308,6 +263,7 @@ void Call::OnCancel() {
     } else if (state != State::kEnding) {
       SetEnding(status, /*bytes=*/0);
       upload = std::move(upload_);
+      watch_.reset();
       work = std::move(work_);
     }
   }
@@ -328,30 +284,14 @@ void Call::OnDone(bool cancelled) {
   }
   if (batch_requests_ > 0) {
     parts_.metrics->WorkDone(
-        header_.op == Op::kForward ? Method::kForward : Method::kBackward,
-        phases_, batch_requests_, flops_);
+        op_ == Op::kForward ? Method::kForward : Method::kBackward, phases_,
+        batch_requests_, flops_);
   }
   parts_.metrics->CallEnded(
-      header_.op == Op::kForward ? Method::kForward : Method::kBackward,
-      CodeSeen(cancelled), MonotonicNow() - started_, received_bytes_,
-      sent_bytes_);
+      op_ == Op::kForward ? Method::kForward : Method::kBackward,
+      CodeSeen(header_, started_, code_, cancelled), MonotonicNow() - started_,
+      received_bytes_, sent_bytes_);
   if (admitted) parts_.admitted_calls->Remove();
-}
-
-// The code that the client got: its own when it gave up before ours arrived.
-absl::StatusCode Call::CodeSeen(bool cancelled) const {
-  if (!cancelled) return code_;
-  if (header_.deadline == absl::InfiniteFuture()) {
-    return absl::StatusCode::kCancelled;
-  }
-  // A client whose deadline passes resets the stream, which looks like any
-  // cancel. On the wire a timeout is rounded up by 1 % at most, and it starts
-  // here when the headers arrive: ours passes that much later than its.
-  const absl::Duration later =
-      absl::Milliseconds(10) + (header_.deadline - started_) / 50;
-  return MonotonicNow() + later >= header_.deadline
-             ? absl::StatusCode::kDeadlineExceeded
-             : absl::StatusCode::kCancelled;
 }
 
 }  // namespace attnd::server

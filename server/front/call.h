@@ -17,8 +17,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -31,10 +29,13 @@
 #include "base/mutex.h"
 #include "proto/wire/codec.h"
 #include "server/front/admitted_calls.h"
-#include "server/front/alarms.h"
+#include "server/front/call_header.h"
+#include "server/front/message_watch.h"
 #include "server/front/upload_room.h"
 #include "server/scheduling/scheduler.h"
 #include "server/telemetry/metrics.h"
+#include "server/transfer/alarms.h"
+#include "server/transfer/transfer_table.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
@@ -45,11 +46,13 @@ struct ServiceParts {
   Metrics* metrics = nullptr;
   AdmittedCalls* admitted_calls = nullptr;
   UploadRoom* uploads = nullptr;
+  TransferTable* transfers = nullptr;
   Alarms* alarms = nullptr;
   // See excess_memory.h.
   std::function<int64_t()> excess_memory;
   int64_t max_message_bytes = 0;  // of a response
   absl::Duration stall_time;      // see ServerOptions
+  absl::Duration header_time;     // also there
 };
 
 // What carries one call. No function blocks or calls back before it returns.
@@ -70,15 +73,6 @@ class CallStream {
   virtual void Cut() = 0;
 };
 
-// What is known of a call before its message.
-struct CallHeader {
-  Op op = Op::kForward;
-  Sender sender;
-  absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
-  // The text under kRequestBytesKey.
-  std::optional<std::string> request_bytes;
-};
-
 // Thread-safe.
 class Call : public std::enable_shared_from_this<Call> {
  public:
@@ -86,17 +80,8 @@ class Call : public std::enable_shared_from_this<Call> {
   // and how often that is asked for.
   static constexpr absl::Duration kMostWait = absl::Seconds(10);
   static constexpr absl::Duration kAskAgain = absl::Milliseconds(5);
-  // gRPC takes a message however long it is, and tells nobody of its length
-  // before all of it is here. So a call looks at the memory in use so often
-  // while its message arrives, and ends if there is too much of it: first those
-  // that did not say how long their message is, or said that it is small, as a
-  // small one is here by then; and only at more excess others.
-  static constexpr absl::Duration kLookAtMemory = absl::Milliseconds(3);
-  static constexpr int64_t kMoreExcess = int64_t{16} << 20;
-  // A message may take a second for so many bytes, beside the stall time.
-  static constexpr int64_t kLeastBytesPerSecond = int64_t{8} << 20;
 
-  Call(const ServiceParts& parts, std::shared_ptr<CallStream> stream,
+  Call(const ServiceParts& parts, std::shared_ptr<CallStream> stream, Op op,
        CallHeader header);
   ~Call();
 
@@ -116,15 +101,9 @@ class Call : public std::enable_shared_from_this<Call> {
   void OnDecided(const absl::Status& status);
   void Read() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnAlarm(State state);
-  // Of a call in kReading. Not OK: what it is to end with.
-  absl::Status LookAtUpload(UploadRoom::Upload& upload);
+  void LookAtMessage();
   // OnAlarm(state_) at `due`, unless another alarm is set before.
   void SetAlarm(absl::Time due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SetUploadDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Sets the alarm of kReading.
-  void AwaitMessage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Whether its message has to go for want of memory.
-  bool IsInExcess(const UploadRoom::Upload& upload) const;
   absl::Status Decode(absl::Span<const absl::string_view> fragments,
                       const WorkPtr& work);
   // In kWorking: submits the work, holds it or ends the call.
@@ -140,9 +119,9 @@ class Call : public std::enable_shared_from_this<Call> {
   void SetEnding(const absl::Status& status, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Refuse(const absl::Status& status);
-  absl::StatusCode CodeSeen(bool cancelled) const;
 
   const ServiceParts& parts_;
+  const Op op_;
   const CallHeader header_;
   const absl::Time started_;
   const std::shared_ptr<CallStream> stream_;
@@ -152,9 +131,7 @@ class Call : public std::enable_shared_from_this<Call> {
   Alarms::Id alarm_ ABSL_GUARDED_BY(mutex_);
   // Until the inputs have been copied or are not needed.
   std::shared_ptr<UploadRoom::Upload> upload_ ABSL_GUARDED_BY(mutex_);
-  // Of kReading: since when, and when the message is late.
-  absl::Time read_ ABSL_GUARDED_BY(mutex_);
-  absl::Time upload_due_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<MessageWatch> watch_ ABSL_GUARDED_BY(mutex_);  // of kReading
   WorkPtr work_ ABSL_GUARDED_BY(mutex_);
   absl::Time hold_until_ ABSL_GUARDED_BY(mutex_);  // of kWorking
   bool admitted_ ABSL_GUARDED_BY(mutex_) = false;  // counted as such

@@ -24,8 +24,13 @@ std::string Path(TensorId id, absl::string_view part) {
   return absl::StrCat(TensorName(id), ".", part);
 }
 
-absl::Status AddInput(TensorId id, const pb::Tensor& tensor,
-                      RequestSpec& spec) {
+// What is streamed belongs in an Exchange; `streamed` is null elsewhere.
+absl::Status NotStreamed(TensorId id) {
+  return FieldError(Path(id, "streamed"), "only in an Exchange");
+}
+
+absl::Status AddInput(TensorId id, const pb::Tensor& tensor, RequestSpec& spec,
+                      Streamed* streamed) {
   // Request::Create says which ranks a tensor may have; this one only bounds
   // what is copied to it.
   constexpr int kMaxRank = 16;
@@ -38,13 +43,20 @@ absl::Status AddInput(TensorId id, const pb::Tensor& tensor,
   TensorSpec& to = spec.inputs[id].emplace();
   to.dtype = *dtype;
   to.shape.assign(tensor.shape().begin(), tensor.shape().end());
+  if (!tensor.has_streamed()) return absl::OkStatus();
+  if (streamed == nullptr) return NotStreamed(id);
+  streamed->inputs[id] = true;
   return absl::OkStatus();
 }
 
 absl::Status AddOutput(TensorId id, const pb::OutputSpec& output,
-                       RequestSpec& spec) {
+                       RequestSpec& spec, Streamed* streamed) {
   OutputSpec& to = spec.outputs[id];
   to.want = !output.has_want() || output.want();
+  if (output.has_streamed()) {
+    if (streamed == nullptr) return NotStreamed(id);
+    streamed->outputs[id] = true;
+  }
   if (output.dtype() == pb::DATA_TYPE_UNSPECIFIED) return absl::OkStatus();
   auto dtype = FromProto(output.dtype(), id);
   if (!dtype.ok()) return dtype.status();
@@ -106,16 +118,28 @@ absl::Status AddOptions(const pb::ExecutionOptions& options, RequestSpec& spec,
 absl::Status AddTensors(wire::Fields message,
                         absl::Span<const TensorField> inputs,
                         absl::Span<const TensorField> outputs,
-                        RequestSpec& spec) {
+                        RequestSpec& spec, Streamed* streamed) {
   absl::Status status;
   for (const auto& [number, id] : inputs) {
     if (!message.Has(number)) continue;
-    status.Update(AddInput(id, message.Get<pb::Tensor>(number), spec));
+    status.Update(
+        AddInput(id, message.Get<pb::Tensor>(number), spec, streamed));
   }
   for (const auto& [number, id] : outputs) {
-    status.Update(AddOutput(id, message.Get<pb::OutputSpec>(number), spec));
+    status.Update(
+        AddOutput(id, message.Get<pb::OutputSpec>(number), spec, streamed));
   }
   return status;
+}
+
+absl::Status WrongSize(const TensorField& field, int64_t has, int64_t needs) {
+  return FieldError(
+      Path(field.id, "data"),
+      absl::StrFormat("has %d bytes, its shape and dtype need %d", has, needs));
+}
+
+ConstHostSpan SpanOf(absl::string_view bytes) {
+  return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 
 // Gives each input its bytes, exactly as many as its shape says.
@@ -132,18 +156,32 @@ absl::Status AddData(absl::Span<const TensorField> inputs,
       return FieldError(Path(field.id, "data"), "missing");
     }
     if (found->bytes() != tensor.bytes) {
-      return FieldError(Path(field.id, "data"),
-                        absl::StrFormat("has %d bytes, its shape and dtype "
-                                        "need %d",
-                                        found->bytes(), tensor.bytes));
+      return WrongSize(field, found->bytes(), tensor.bytes);
     }
     HostPieces& pieces = work.inputs[field.id].emplace<HostPieces>();
     pieces.reserve(found->pieces.size());
     for (absl::string_view piece : found->pieces) {
-      pieces.emplace_back(reinterpret_cast<const std::byte*>(piece.data()),
-                          piece.size());
+      pieces.push_back(SpanOf(piece));
     }
   }
+  return absl::OkStatus();
+}
+
+// The request that `message` describes, into `work`, but for its inputs' bytes.
+template <typename Message>
+absl::Status AddRequest(Op op, absl::Span<const TensorField> inputs,
+                        absl::Span<const TensorField> outputs, Message& message,
+                        Streamed* streamed, Work& work) {
+  RequestSpec spec;
+  spec.op = op;
+  absl::Status status =
+      AddTensors(wire::Fields(message), inputs, outputs, spec, streamed);
+  status.Update(AddAttention(message.attention(), spec));
+  status.Update(AddOptions(message.options(), spec, work));
+  if (!status.ok()) return status;
+  auto request = Request::Create(std::move(spec));
+  if (!request.ok()) return request.status();
+  work.request = *std::move(request);
   return absl::OkStatus();
 }
 
@@ -160,16 +198,35 @@ absl::Status DecodeMessage(Op op, absl::Span<const TensorField> inputs,
       wire::Decode(fragments, wire::UnknownFields::kRefuse, message, data);
   if (!status.ok()) return status;
 
-  RequestSpec spec;
-  spec.op = op;
-  status = AddTensors(wire::Fields(message), inputs, outputs, spec);
-  status.Update(AddAttention(message.attention(), spec));
-  status.Update(AddOptions(message.options(), spec, work));
+  status = AddRequest(op, inputs, outputs, message, nullptr, work);
+  return status.ok() ? AddData(inputs, data, work) : status;
+}
+
+// As AddData, from the message itself, of what is not streamed.
+absl::Status AddInlineData(absl::Span<const TensorField> inputs,
+                           wire::Fields message, const Streamed& streamed,
+                           Work& work) {
+  for (const TensorField& field : inputs) {
+    const Request::Tensor& tensor = work.request->input(field.id);
+    if (!tensor.present || streamed.inputs[field.id]) continue;
+    const auto& from = message.Get<pb::Tensor>(field.number);
+    if (!from.has_data()) return FieldError(Path(field.id, "data"), "missing");
+    const auto bytes = static_cast<int64_t>(from.data().size());
+    if (bytes != tensor.bytes) return WrongSize(field, bytes, tensor.bytes);
+    work.inputs[field.id].emplace<HostPieces>().push_back(SpanOf(from.data()));
+  }
+  return absl::OkStatus();
+}
+
+template <typename Message>
+absl::Status AddExchanged(Op op, absl::Span<const TensorField> inputs,
+                          absl::Span<const TensorField> outputs,
+                          Message& message, TransferSpec& spec) {
+  absl::Status status =
+      AddRequest(op, inputs, outputs, message, &spec.streamed, *spec.work);
   if (!status.ok()) return status;
-  auto request = Request::Create(std::move(spec));
-  if (!request.ok()) return request.status();
-  work.request = *std::move(request);
-  return AddData(inputs, data, work);
+  return AddInlineData(inputs, wire::Fields(message), spec.streamed,
+                       *spec.work);
 }
 
 }  // namespace
@@ -181,6 +238,31 @@ absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
                    op, kForwardInputs, kForwardOutputs, fragments, work)
              : DecodeMessage<pb::BackwardRequest>(
                    op, kBackwardInputs, kBackwardOutputs, fragments, work);
+}
+
+absl::StatusOr<TransferSpec> DecodeExchangeHeader(
+    std::shared_ptr<pb::ExchangeRequest> message) {
+  pb::ExchangeHeader& header = *message->mutable_header();
+  TransferSpec spec;
+  spec.work = std::make_shared<Work>();
+  spec.streams = header.streams();
+  spec.chunk_bytes = header.chunk_bytes();
+  absl::Status status;
+  switch (header.call_case()) {
+    case pb::ExchangeHeader::kForward:
+      status = AddExchanged(Op::kForward, kForwardInputs, kForwardOutputs,
+                            *header.mutable_forward(), spec);
+      break;
+    case pb::ExchangeHeader::kBackward:
+      status = AddExchanged(Op::kBackward, kBackwardInputs, kBackwardOutputs,
+                            *header.mutable_backward(), spec);
+      break;
+    case pb::ExchangeHeader::CALL_NOT_SET:
+      status = FieldError("header", "has neither forward nor backward");
+  }
+  if (!status.ok()) return status;
+  spec.work->release_inputs = [message = std::move(message)] {};
+  return spec;
 }
 
 }  // namespace attnd::server

@@ -3,10 +3,15 @@
 
 // attn.v1 messages to work. No gRPC in here.
 
+#include <memory>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "attn/v1/attention.pb.h"
 #include "kernels/attention.h"
+#include "server/transfer/transfer_table.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
@@ -23,6 +28,12 @@ inline constexpr int kMaxSequences = 1 << 14;
 //   UNIMPLEMENTED     a field that the schema lacks
 absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
                         Work& work);
+
+// What the header in `message` asks for. Inputs that are not streamed are views
+// of `message`, which the work keeps until its inputs have been copied. Errors
+// as above.
+absl::StatusOr<TransferSpec> DecodeExchangeHeader(
+    std::shared_ptr<attn::v1::ExchangeRequest> message);
 
 }  // namespace attnd::server
 

@@ -12,12 +12,11 @@
 #include "server/config/version.h"
 #include "server/front/decode.h"
 #include "server/net/address.h"
+#include "server/transfer/transfer_table.h"
 #include "server/work/device_name.h"
 
 namespace attnd::server {
 namespace {
-
-constexpr int64_t kPreferredChunkBytes = int64_t{2} << 20;
 
 std::string RandomId() {
   std::random_device random;
@@ -64,7 +63,9 @@ attn::v1::GetServerInfoResponse MakeServerInfo(
   limits.set_max_request_flops(options.scheduler.max_request_flops);
   limits.set_max_head_dim(kMaxHeadDim);
   limits.set_max_request_sequences(kMaxSequences);
-  info.set_preferred_chunk_bytes(kPreferredChunkBytes);
+  limits.set_max_transfer_streams(options.max_transfer_streams);
+  info.add_features("exchange");
+  info.set_preferred_chunk_bytes(TransferTable::kPreferredChunkBytes);
   return info;
 }
 

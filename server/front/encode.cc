@@ -27,6 +27,7 @@ void FillReport(const Request& request, const WorkResult& result,
   phases.set_upload_ns(absl::ToInt64Nanoseconds(result.phases.upload));
   phases.set_compute_ns(absl::ToInt64Nanoseconds(result.phases.compute));
   phases.set_download_ns(absl::ToInt64Nanoseconds(result.phases.download));
+  phases.set_receive_ns(absl::ToInt64Nanoseconds(result.phases.receive));
 }
 
 // An output but for its bytes.
@@ -63,6 +64,44 @@ void AddResults(const Request& request, const WorkResult& result,
     entry.pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()),
                               bytes.size());
   }
+}
+
+// As AddResults, with the bytes of what is not streamed in the response itself.
+void AddInlineResults(const TransferResult& from,
+                      absl::Span<const TensorField> fields,
+                      wire::Fields response) {
+  for (const auto& [number, id] : fields) {
+    const Request::Tensor& output = from.request->output(id);
+    if (!output.present) continue;
+    auto& tensor = response.Mutable<pb::Tensor>(number);
+    FillHeader(output, tensor);
+    if (from.streamed.outputs[id]) {
+      tensor.mutable_streamed();
+      continue;
+    }
+    const HostSpan bytes = from.result->outputs[id].span();
+    tensor.set_data(bytes.data(), bytes.size());
+  }
+}
+
+// Neither fails: messages without data, or with a chunk of it, are short.
+std::vector<wire::Piece> EncodePart(const pb::ExchangeResponse& response,
+                                    absl::Span<const wire::TensorData> data) {
+  return *wire::Encode(response, data);
+}
+
+// The number of `id` among `fields`, which has it.
+int NumberOf(absl::Span<const TensorField> fields, TensorId id) {
+  for (const TensorField& field : fields) {
+    if (field.id == id) return field.number;
+  }
+  return 0;
+}
+
+// A result's number in its response: no two operations share a result.
+int ResultNumber(TensorId id) {
+  const int number = NumberOf(kForwardResults, id);
+  return number != 0 ? number : NumberOf(kBackwardResults, id);
 }
 
 template <typename Response>
@@ -107,6 +146,71 @@ absl::Status CheckResponseFits(const Request& request,
       TensorName(largest),
       absl::StrCat("the response takes ", bytes, " bytes (", parts,
                    "), more than the largest message of ", max_message_bytes));
+}
+
+absl::Status CheckInlineFits(const Request& request,
+                             const PerTensor<bool>& streamed) {
+  int64_t bytes = kReportBytes;
+  for (const TensorField& field : ResultFields(request.spec().op)) {
+    const Request::Tensor& output = request.output(field.id);
+    if (!output.present || streamed[field.id]) continue;
+    bytes += output.bytes + kOutputHeaderBytes;
+    if (bytes <= wire::kMaxHeaderBytes) continue;
+    return FieldError(TensorName(field.id),
+                      absl::StrCat("has ", output.bytes,
+                                   " bytes and is not streamed: the "
+                                   "response of an Exchange has at most ",
+                                   wire::kMaxHeaderBytes));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<wire::Piece> EncodeAdmitted(const std::string& token, int streams,
+                                        int64_t chunk_bytes) {
+  pb::ExchangeResponse response;
+  pb::Admitted& admitted = *response.mutable_admitted();
+  admitted.set_transfer(token);
+  admitted.set_streams(streams);
+  admitted.set_chunk_bytes(chunk_bytes);
+  return EncodePart(response, {});
+}
+
+std::vector<wire::Piece> EncodeMissing(Op op,
+                                       const std::vector<TensorRange>& ranges) {
+  pb::ExchangeResponse response;
+  for (const TensorRange& range : ranges) {
+    auto& to = *response.mutable_missing()->add_ranges();
+    to.set_tensor(NumberOf(InputFields(op), range.tensor));
+    to.set_offset(range.range.offset);
+    to.set_bytes(range.range.bytes);
+  }
+  return EncodePart(response, {});
+}
+
+std::vector<wire::Piece> EncodeChunk(TensorId tensor, int64_t offset,
+                                     ConstHostSpan bytes) {
+  pb::ExchangeResponse response;
+  response.mutable_chunk()->set_tensor(ResultNumber(tensor));
+  response.mutable_chunk()->set_offset(offset);
+  wire::TensorData data;
+  data.field = pb::ExchangeResponse::kChunkFieldNumber;
+  data.pieces.emplace_back(reinterpret_cast<const char*>(bytes.data()),
+                           bytes.size());
+  return EncodePart(response, absl::MakeConstSpan(&data, 1));
+}
+
+std::vector<wire::Piece> EncodeTransferResult(const TransferResult& result) {
+  pb::ExchangeResponse response;
+  if (result.request->spec().op == Op::kForward) {
+    pb::ForwardResponse& forward = *response.mutable_forward();
+    AddInlineResults(result, kForwardResults, wire::Fields(forward));
+    FillReport(*result.request, *result.result, *forward.mutable_report());
+  } else {
+    pb::BackwardResponse& backward = *response.mutable_backward();
+    AddInlineResults(result, kBackwardResults, wire::Fields(backward));
+    FillReport(*result.request, *result.result, *backward.mutable_report());
+  }
+  return EncodePart(response, {});
 }
 
 absl::StatusOr<std::vector<wire::Piece>> EncodeResult(

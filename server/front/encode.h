@@ -4,12 +4,14 @@
 // Results to attn.v1 messages. No gRPC in here.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/request.h"
 #include "proto/wire/codec.h"
+#include "server/transfer/transfer_stream.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
@@ -25,6 +27,21 @@ absl::Status CheckResponseFits(const Request& request,
 // pieces borrow the result's buffers, which must outlive them.
 absl::StatusOr<std::vector<wire::Piece>> EncodeResult(const Request& request,
                                                       const WorkResult& result);
+
+// The same for an Exchange, whose response may be as long as a header: of
+// results that are not streamed.
+absl::Status CheckInlineFits(const Request& request,
+                             const PerTensor<bool>& streamed);
+
+// What a server sends in an Exchange. Chunks' bytes are borrowed. Numbers of
+// tensors are those of the response of `op`; of requests' tensors for Missing.
+std::vector<wire::Piece> EncodeAdmitted(const std::string& token, int streams,
+                                        int64_t chunk_bytes);
+std::vector<wire::Piece> EncodeMissing(Op op,
+                                       const std::vector<TensorRange>& ranges);
+std::vector<wire::Piece> EncodeChunk(TensorId tensor, int64_t offset,
+                                     ConstHostSpan bytes);
+std::vector<wire::Piece> EncodeTransferResult(const TransferResult& result);
 
 }  // namespace attnd::server
 

@@ -7,13 +7,17 @@
 #include "google/protobuf/unknown_field_set.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "server/front/exchange_reactor.h"
 #include "server/front/unary_reactor.h"
 
 namespace attnd::server {
 namespace {
 
+using Handler =
+    grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
+
 // As the methods are declared in attention.proto.
-enum MethodIndex { kForwardIndex = 0, kBackwardIndex = 1 };
+enum MethodIndex { kForwardIndex = 0, kBackwardIndex = 1, kExchangeIndex = 3 };
 
 }  // namespace
 
@@ -21,11 +25,13 @@ Service::Service(ServiceParts parts, attn::v1::GetServerInfoResponse info)
     : parts_(std::move(parts)), info_(std::move(info)) {
   Serve(kForwardIndex, Op::kForward);
   Serve(kBackwardIndex, Op::kBackward);
+  MarkMethodRawCallback(
+      kExchangeIndex, new Handler([this](grpc::CallbackServerContext* context) {
+        return ExchangeReactor::Start(parts_, *context);
+      }));
 }
 
 void Service::Serve(int index, Op op) {
-  using Handler =
-      grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>;
   // To gRPC's server it is a streaming method from here on. The descriptor,
   // which reflection shows, and what goes over the wire stay those of a unary
   // one.

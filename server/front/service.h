@@ -3,7 +3,8 @@
 
 // attn.v1.AttentionService over gRPC's callback API. Forward and Backward take
 // raw ByteBuffers, so that tensor bytes never pass through protobuf, and read
-// them when there is room (unary_reactor.h).
+// them when there is room (unary_reactor.h), and so does Exchange
+// (exchange_reactor.h).
 
 #include "attn/v1/attention.grpc.pb.h"
 #include "server/front/call.h"

@@ -4,8 +4,10 @@
 // Which field of attn.v1's messages is which tensor. What walks a message's
 // tensors, in either direction, walks one of these tables.
 
+#include "absl/types/span.h"
 #include "attn/v1/attention.pb.h"
 #include "kernels/attention.h"
+#include "kernels/request.h"
 
 namespace attnd::server {
 
@@ -54,6 +56,16 @@ inline constexpr TensorField kBackwardResults[] = {
     {attn::v1::BackwardResponse::kDkFieldNumber, TensorId::kDK},
     {attn::v1::BackwardResponse::kDvFieldNumber, TensorId::kDV},
 };
+
+// Those of a request, or a response, of one kind.
+inline absl::Span<const TensorField> InputFields(Op op) {
+  if (op == Op::kForward) return kForwardInputs;
+  return kBackwardInputs;
+}
+inline absl::Span<const TensorField> ResultFields(Op op) {
+  if (op == Op::kForward) return kForwardResults;
+  return kBackwardResults;
+}
 
 }  // namespace attnd::server
 

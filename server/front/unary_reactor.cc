@@ -1,39 +1,19 @@
 #include "server/front/unary_reactor.h"
 
-#include <string>
 #include <utility>
 
 #include "grpc/grpc.h"
 #include "proto/wire/grpc_status.h"
-#include "proto/wire/grpc_time.h"
-#include "proto/wire/metadata.h"
-#include "server/front/identity.h"
+#include "server/front/grpc_header.h"
 
 namespace attnd::server {
-namespace {
-
-CallHeader HeaderOf(Op op, const grpc::CallbackServerContext& context) {
-  CallHeader header;
-  header.op = op;
-  header.sender.connection = context.peer();
-  header.sender.client = ClientOf(header.sender.connection);
-  header.deadline = wire::FromGrpcDeadline(context.raw_deadline());
-  const auto& metadata = context.client_metadata();
-  const auto hint = metadata.find(wire::kRequestBytesKey);
-  if (hint != metadata.end()) {
-    header.request_bytes.emplace(hint->second.data(), hint->second.size());
-  }
-  return header;
-}
-
-}  // namespace
 
 UnaryReactor* UnaryReactor::Start(const ServiceParts& parts, Op op,
                                   grpc::CallbackServerContext& context) {
   auto reactor = std::make_shared<UnaryReactor>(context);
   reactor->self_ = reactor;
   reactor->call_ =
-      std::make_shared<Call>(parts, reactor, HeaderOf(op, context));
+      std::make_shared<Call>(parts, reactor, op, HeaderOf(context));
   reactor->call_->Start();
   return reactor.get();
 }

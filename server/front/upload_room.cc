@@ -327,6 +327,24 @@ absl::Status UploadRoom::Upload::Late() {
   return status;
 }
 
+bool UploadRoom::Upload::Resize(int64_t bytes) {
+  std::vector<Decided> granted;
+  {
+    MutexLock lock(room_.mutex_);
+    Pool& large = room_.large_;
+    const int64_t held =
+        large.held_bytes - (pool_ == &large ? bytes_ : int64_t{0});
+    if (bytes > large.limit_bytes - held ||
+        !large.shares.MayAdd(sender_.client)) {
+      return false;
+    }
+    room_.Move(*this, large, bytes);
+    granted = room_.Grant();
+  }
+  for (Decided& decided : granted) decided(absl::OkStatus());
+  return true;
+}
+
 absl::Status UploadRoom::Upload::GiveUp() {
   MutexLock lock(room_.mutex_);
   if (state_ != State::kWaiting) return absl::OkStatus();

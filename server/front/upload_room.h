@@ -178,6 +178,9 @@ class UploadRoom::Upload {
   // INVALID_ARGUMENT: that is more than its hint. Its client is then not
   // believed for a while.
   absl::Status Arrived(int64_t bytes);
+  // Books `bytes` for it among the large ones, in place of what it has. False:
+  // there is no room for them now, or its client has its share.
+  bool Resize(int64_t bytes);
   // late_after() its grant, or the last call, it is not here. OK: it counts as
   // large from now on, or may be late as it has a hint and no small one waits;
   // see late_after(). RESOURCE_EXHAUSTED, with RetryInfo: there is no room.

@@ -118,6 +118,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Groups of requests on a device at once; with two or more, "
                  "one is kept for small requests")
       ->group("Device");
+  app.add_option("--copiers", s.copiers_per_device,
+                 "Threads a device that copy chunks of Exchanges")
+      ->group("Device");
   app.add_option("--small_request_flops", q.small_request_flops,
                  "Largest request, in floating-point operations, that counts "
                  "as small")
@@ -174,6 +177,9 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Connections of an IPv4 address, an IPv6 /64 or, on the unix "
                  "socket, a user")
       ->group("Limits");
+  app.add_option("--max_transfer_streams", s.max_transfer_streams,
+                 "Streams of one Exchange")
+      ->group("Limits");
   AddBytes(app, "--max_metadata", s.max_metadata_bytes,
            "Largest headers of a call, all together")
       ->group("Limits");
@@ -191,7 +197,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
               "connect again when they call; 0: never")
       ->group("Limits");
   AddDuration(app, "--header_time", s.header_time,
-              "Time for a new connection to begin to speak HTTP/2")
+              "Time for a new connection to begin to speak HTTP/2, and for an "
+              "Exchange to send its first message")
       ->group("Limits");
   AddDuration(app, "--stall_time", s.stall_time,
               "Time in which a message must arrive or be read, and a second "

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "kernels/host_buffer.h"
 #include "server/scheduling/lane_roster.h"
 
 namespace attnd::server {
@@ -38,6 +39,15 @@ absl::Status DeviceSet::StartLanes(const SchedulerOptions& options,
 int DeviceSet::IndexOf(const Backend& backend) const {
   const auto found = std::find(backends_.begin(), backends_.end(), &backend);
   return static_cast<int>(found - backends_.begin());
+}
+
+absl::StatusOr<std::shared_ptr<DeviceBuffer>> DeviceSet::NewBuffer(
+    int device, int64_t bytes) {
+  Backend& backend = *backends_[device];
+  // Pooled, as fresh pages cost more than the copy into them.
+  return backend.device().shares_host_memory
+             ? NewHostBuffer(pools_[device], bytes)
+             : backend.NewBuffer(bytes);
 }
 
 void DeviceSet::TrimPools(int64_t max_idle_bytes) {

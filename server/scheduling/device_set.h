@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "kernels/backend.h"
 #include "server/execution/lane.h"
@@ -32,6 +33,10 @@ class DeviceSet {
   int IndexOf(const Backend& backend) const;
   StreamPool& streams(int device) { return *streams_[device]; }
   Lane& lane(int lane) { return *lanes_[lane]; }
+  // `bytes` of memory where requests' inputs may land. RESOURCE_EXHAUSTED: none
+  // now. Any other error: the device is broken.
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(int device,
+                                                          int64_t bytes);
   // Gives idle memory of results back until each pool has at most so much.
   void TrimPools(int64_t max_idle_bytes);
 

@@ -38,6 +38,7 @@ Scheduler::Scheduler(
     : options_(options),
       account_(Account::Create(options.memory_bytes)),
       devices_(options, std::move(backends)),
+      placed_(std::make_shared<PlacedBytes>(devices_.size())),
       on_device_fault_(std::move(on_device_fault)),
       queue_(options),
       roster_(devices_.size(), options.lanes_per_device),
@@ -70,7 +71,8 @@ absl::StatusOr<Reservation> Scheduler::Admit(const Request& request,
     MutexLock lock(mutex_);
     const absl::Time now = MonotonicNow();
     expired = queue_.TakeExpired(now);
-    status = CheckServes(reservation.footprint_.devices, deadline, now);
+    if (draining_) status = absl::UnavailableError(kShuttingDown);
+    status.Update(CheckServes(reservation.footprint_.devices, deadline, now));
     if (status.ok()) status = MakeRoom(reservation);
   }
   CompleteExpired(std::move(expired));
@@ -81,7 +83,6 @@ absl::StatusOr<Reservation> Scheduler::Admit(const Request& request,
 
 absl::Status Scheduler::CheckServes(uint64_t devices, absl::Time deadline,
                                     absl::Time now) const {
-  if (draining_) return absl::UnavailableError(kShuttingDown);
   if ((devices & roster_.in_service()) == 0) {
     return absl::UnavailableError("no device that can run this is in service");
   }
@@ -110,7 +111,45 @@ absl::Status Scheduler::MakeRoom(Reservation& reservation) {
   }
   if (!room.ok()) return wire::WithRetryInfo(std::move(room), RetryDelay());
   reservation.scheduler_ = this;
+  ++reserved_;
   return absl::OkStatus();
+}
+
+absl::StatusOr<PlacedInputs> Scheduler::PlaceInputs(
+    const Reservation& reservation, int64_t bytes) {
+  uint64_t devices = reservation.footprint_.devices;
+  {
+    MutexLock lock(mutex_);
+    devices &= roster_.in_service();
+    absl::Status status =
+        CheckServes(devices, absl::InfiniteFuture(), MonotonicNow());
+    if (!status.ok()) return status;
+  }
+  // What the buffer keeps until it goes.
+  struct Kept {
+    std::shared_ptr<Charge> charge;
+    std::unique_ptr<PlacedBytes::Entry> place;
+    std::shared_ptr<DeviceBuffer> buffer;  // goes first
+  };
+  auto kept = std::make_shared<Kept>();
+  kept->charge = reservation.charge_;
+  kept->place = placed_->Place(devices, reservation.footprint_.moved_bytes());
+  const int device = kept->place->device();
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> buffer =
+      devices_.NewBuffer(device, bytes);
+  if (absl::IsResourceExhausted(buffer.status())) {
+    MutexLock lock(mutex_);
+    return wire::WithRetryInfo(absl::ResourceExhaustedError(kNoMemory),
+                               RetryDelay());
+  }
+  if (!buffer.ok()) {
+    // A lane that comes upon it takes the device out of service.
+    return absl::UnavailableError("the device is out of order");
+  }
+  kept->buffer = *std::move(buffer);
+  DeviceBuffer* const memory = kept->buffer.get();
+  return PlacedInputs{std::shared_ptr<DeviceBuffer>(std::move(kept), memory),
+                      uint64_t{1} << device};
 }
 
 bool Scheduler::LacksMemory(const absl::Status& status) {
@@ -120,6 +159,12 @@ bool Scheduler::LacksMemory(const absl::Status& status) {
 void Scheduler::GiveUp(const Reservation& reservation) {
   MutexLock lock(mutex_);
   queue_.GiveUpPlace(reservation.client_, reservation.footprint_.flops);
+  Unreserve();
+}
+
+void Scheduler::Unreserve() {
+  --reserved_;
+  if (reserved_ == 0 && in_flight_ == 0) all_done_.NotifyAll();
 }
 
 absl::Status Scheduler::Submit(const WorkPtr& work) {
@@ -153,12 +198,14 @@ absl::Status Scheduler::Submit(Reservation reservation, const WorkPtr& work) {
 absl::Status Scheduler::Enqueue(Reservation& reservation, const WorkPtr& work) {
   const uint64_t devices = reservation.footprint_.devices & work->devices;
   const absl::Time now = MonotonicNow();
+  if (drained_) return absl::UnavailableError(kShuttingDown);
   absl::Status status = CheckServes(devices, work->deadline, now);
   if (!status.ok()) return status;
   if (work->cancel.cancelled()) return absl::CancelledError("cancelled");
   work->admitted = now;
   work->charge = std::move(reservation.charge_);
   reservation.scheduler_ = nullptr;
+  --reserved_;
   ++in_flight_;
   queue_.Add(work, reservation.footprint_, devices & roster_.in_service());
   return absl::OkStatus();
@@ -223,7 +270,12 @@ void Scheduler::Drain(absl::Time deadline) {
   const auto all_done = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return in_flight_ == 0;
   };
-  if (all_done_.WaitUntil(lock, deadline, all_done)) return;
+  const auto none_left = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return in_flight_ == 0 && reserved_ == 0;
+  };
+  const bool finished = all_done_.WaitUntil(lock, deadline, none_left);
+  drained_ = true;
+  if (finished) return;
 
   std::vector<Waiting> waited = queue_.TakeUnservable(/*devices=*/0);
   roster_.ForEachRunning([this](Work& work)

@@ -25,12 +25,20 @@
 #include "server/scheduling/device_set.h"
 #include "server/scheduling/lane_roster.h"
 #include "server/scheduling/options.h"
+#include "server/scheduling/placed_bytes.h"
 #include "server/scheduling/reservation.h"
 #include "server/scheduling/work_queue.h"
 #include "server/work/account.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
+
+// Memory on a device for inputs that arrive before their work is submitted.
+struct PlacedInputs {
+  // Keeps the bytes charged that were reserved for it.
+  std::shared_ptr<DeviceBuffer> buffer;
+  uint64_t devices = 0;  // for Work::devices
+};
 
 struct SchedulerStats {
   int64_t queued_requests = 0;  // with those that were paused
@@ -66,6 +74,12 @@ class Scheduler final : private LaneFeeder {
   absl::StatusOr<Reservation> Admit(const Request& request,
                                     const std::string& client,
                                     absl::Time deadline);
+  // `bytes`, at most DeviceInputBytes of what was admitted, on the device where
+  // least has been placed of those that can run it. Never blocks.
+  //   RESOURCE_EXHAUSTED  the device has no memory now; carries RetryInfo
+  //   UNAVAILABLE         no device is in service, or it broke just now
+  absl::StatusOr<PlacedInputs> PlaceInputs(const Reservation& reservation,
+                                           int64_t bytes);
   // Queues `work`, of the request and the client that were admitted. Never
   // blocks, but see run_here_flops. OK: work->done will be called exactly once,
   // maybe before this returns. Otherwise it never is, nothing of `work` is
@@ -88,10 +102,12 @@ class Scheduler final : private LaneFeeder {
   // Submit will refuse it.
   void Cancel(const WorkPtr& work);
 
-  // Refuses new work, what was admitted but not submitted included, lets what
-  // was submitted finish until `deadline`, of MonotonicNow(), then cancels the
+  // Refuses new requests, lets what was admitted be submitted and finish until
+  // `deadline`, of MonotonicNow(), then refuses what was not and cancels the
   // rest with UNAVAILABLE. Returns when every `done` has returned.
   void Drain(absl::Time deadline);
+  // Gives back what is kept of results' memory for the next ones.
+  void ReleaseIdleMemory() { devices_.TrimPools(0); }
 
   SchedulerStats stats() const;
 
@@ -109,9 +125,11 @@ class Scheduler final : private LaneFeeder {
   friend class Reservation;
   void GiveUp(const Reservation& reservation) ABSL_LOCKS_EXCLUDED(mutex_);
   // Whether what needs one of `devices` can be served, until `deadline`.
+  // UNAVAILABLE or DEADLINE_EXCEEDED.
   absl::Status CheckServes(uint64_t devices, absl::Time deadline,
                            absl::Time now) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Unreserve() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Charges the reservation's bytes and takes its place. RESOURCE_EXHAUSTED.
   absl::Status MakeRoom(Reservation& reservation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -150,6 +168,7 @@ class Scheduler final : private LaneFeeder {
   const SchedulerOptions options_;
   const std::shared_ptr<Account> account_;
   DeviceSet devices_;  // with lanes as in roster_
+  const std::shared_ptr<PlacedBytes> placed_;
 
   Mutex fault_mutex_;
   absl::AnyInvocable<void(int, const absl::Status&)> on_device_fault_
@@ -163,8 +182,10 @@ class Scheduler final : private LaneFeeder {
       ABSL_GUARDED_BY(mutex_);
   // Submitted, and its `done` has not returned.
   int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
-  Condition all_done_;  // none is in flight
+  int64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;  // admitted, not submitted
+  Condition all_done_;  // none is in flight or reserved
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
+  bool drained_ ABSL_GUARDED_BY(mutex_) = false;  // the deadline has passed
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // Of work that ran when Drain cancelled it.
   absl::flat_hash_set<uint64_t> drained_ids_ ABSL_GUARDED_BY(mutex_);

@@ -14,7 +14,8 @@ using prometheus::Histogram;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-constexpr const char* kMethodNames[] = {"Forward", "Backward", "GetServerInfo"};
+constexpr const char* kMethodNames[] = {"Forward", "Backward", "GetServerInfo",
+                                        "Exchange"};
 constexpr const char* kPhaseNames[] = {"queue", "upload", "compute",
                                        "download"};
 // By Refusal; the first two are the flags'.
@@ -98,7 +99,9 @@ Metrics::Metrics(std::vector<std::string> devices,
     m.duration = &duration.Add(method, Seconds());
     m.received = &received.Add(method);
     m.sent = &sent.Add(method);
-    if (static_cast<Method>(i) == Method::kGetServerInfo) continue;
+    const bool computes = static_cast<Method>(i) == Method::kForward ||
+                          static_cast<Method>(i) == Method::kBackward;
+    if (!computes) continue;
     m.flops = &flops.Add(method);
     for (int phase = 0; phase < kPhases; ++phase) {
       prometheus::Labels labels = method;

@@ -22,8 +22,10 @@
 
 namespace attnd::server {
 
-enum class Method : uint8_t { kForward, kBackward, kGetServerInfo };
-inline constexpr int kMethods = 3;
+// An Exchange counts once for each of its streams; what it computes counts
+// under the operation.
+enum class Method : uint8_t { kForward, kBackward, kGetServerInfo, kExchange };
+inline constexpr int kMethods = 4;
 
 // Messages that are received (front/upload_room.h).
 struct UploadStats {

@@ -9,6 +9,10 @@ namespace {
 
 constexpr int64_t kPageBytes = 4096;
 
+int64_t WholePages(int64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
 }  // namespace
 
 OutputBuffer& OutputBuffer::operator=(OutputBuffer&& other) noexcept {
@@ -38,7 +42,7 @@ std::shared_ptr<OutputPool> OutputPool::Create(
       new OutputPool(std::move(memory), max_idle_bytes));
 }
 
-OutputPool::~OutputPool() { Free(idle_); }
+OutputPool::~OutputPool() { FreeAll(idle_); }
 
 int64_t OutputPool::Capacity(int64_t bytes) {
   // Four classes between one power of two and the next, in whole pages.
@@ -51,6 +55,26 @@ int64_t OutputPool::Capacity(int64_t bytes) {
 OutputBuffer OutputPool::Allocate(int64_t bytes,
                                   std::shared_ptr<Charge> charge) {
   const int64_t capacity = Capacity(bytes);
+  std::byte* data = Take(capacity);
+  OutputBuffer buffer;
+  if (data == nullptr) return buffer;
+  buffer.pool_ = shared_from_this();
+  buffer.charge_ = std::move(charge);
+  buffer.data_ = data;
+  buffer.bytes_ = bytes;
+  buffer.capacity_ = capacity;
+  return buffer;
+}
+
+std::byte* OutputPool::Allocate(int64_t bytes) {
+  return Take(WholePages(bytes));
+}
+
+void OutputPool::Free(std::byte* memory, int64_t bytes) {
+  Return(memory, WholePages(bytes));
+}
+
+std::byte* OutputPool::Take(int64_t capacity) {
   std::byte* data = nullptr;
   {
     MutexLock lock(mutex_);
@@ -69,14 +93,7 @@ OutputBuffer OutputPool::Allocate(int64_t bytes,
     Trim(0);
     data = memory_->Allocate(capacity);
   }
-  OutputBuffer buffer;
-  if (data == nullptr) return buffer;
-  buffer.pool_ = shared_from_this();
-  buffer.charge_ = std::move(charge);
-  buffer.data_ = data;
-  buffer.bytes_ = bytes;
-  buffer.capacity_ = capacity;
-  return buffer;
+  return data;
 }
 
 void OutputPool::Trim(int64_t max_idle_bytes) {
@@ -85,7 +102,7 @@ void OutputPool::Trim(int64_t max_idle_bytes) {
     MutexLock lock(mutex_);
     Evict(max_idle_bytes, evicted);
   }
-  Free(evicted);
+  FreeAll(evicted);
 }
 
 int64_t OutputPool::idle_bytes() const {
@@ -102,7 +119,7 @@ void OutputPool::Return(std::byte* data, int64_t capacity) {
     idle_bytes_ += capacity;
     Evict(max_idle_bytes_, evicted);
   }
-  Free(evicted);
+  FreeAll(evicted);
 }
 
 void OutputPool::Evict(int64_t max_idle_bytes, IdleList& out) {
@@ -117,7 +134,7 @@ void OutputPool::Evict(int64_t max_idle_bytes, IdleList& out) {
   }
 }
 
-void OutputPool::Free(const IdleList& idle) {
+void OutputPool::FreeAll(const IdleList& idle) {
   for (const Idle& entry : idle) memory_->Free(entry.data, entry.capacity);
 }
 

@@ -1,9 +1,10 @@
 #ifndef ATTND_SERVER_WORK_OUTPUT_POOL_H_
 #define ATTND_SERVER_WORK_OUTPUT_POOL_H_
 
-// Host memory that results are sent from. A buffer lives until the transport
-// drops it, which can be after the server is gone: buffers keep their pool, and
-// the pool keeps the device's host memory.
+// Host memory that results are sent from, and where inputs land that are
+// received piece by piece for a device that computes on host memory. A result's
+// buffer lives until the transport drops it, which can be after the server is
+// gone: buffers keep their pool, and the pool keeps the device's host memory.
 
 #include <cstddef>
 #include <cstdint>
@@ -43,19 +44,24 @@ class OutputBuffer {
   int64_t capacity_ = 0;  // size class
 };
 
-// Keeps freed memory for the next result of its size class, as fresh pages cost
+// Keeps freed memory for the next user of its size class, as fresh pages cost
 // more than the copy into them. Thread-safe.
-class OutputPool : public std::enable_shared_from_this<OutputPool> {
+class OutputPool : public HostMemory,
+                   public std::enable_shared_from_this<OutputPool> {
  public:
   // Keeps at most `max_idle_bytes` that no buffer uses; what was freed longest
   // ago goes first.
   static std::shared_ptr<OutputPool> Create(std::shared_ptr<HostMemory> memory,
                                             int64_t max_idle_bytes);
-  ~OutputPool();
+  ~OutputPool() override;
 
   // Uninitialised, aligned to kTensorAlignment, never null memory even for 0
   // bytes. An empty buffer (false) when there is none. `charge` may be null.
   OutputBuffer Allocate(int64_t bytes, std::shared_ptr<Charge> charge);
+
+  // As other host memory: what is taken is `bytes` in whole pages.
+  std::byte* Allocate(int64_t bytes) override;
+  void Free(std::byte* memory, int64_t bytes) override;
 
   // Gives idle memory back until at most `max_idle_bytes` of it are left.
   void Trim(int64_t max_idle_bytes);
@@ -75,11 +81,13 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
 
   OutputPool(std::shared_ptr<HostMemory> memory, int64_t max_idle_bytes)
       : memory_(std::move(memory)), max_idle_bytes_(max_idle_bytes) {}
+  // Idle or fresh memory; null: there is none.
+  std::byte* Take(int64_t capacity);
   void Return(std::byte* data, int64_t capacity);
   // Moves what exceeds `max_idle_bytes` to `out`, to be freed without the lock.
   void Evict(int64_t max_idle_bytes, IdleList& out)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Free(const IdleList& idle);
+  void FreeAll(const IdleList& idle);
 
   const std::shared_ptr<HostMemory> memory_;
   const int64_t max_idle_bytes_;

@@ -24,8 +24,9 @@ namespace attnd::server {
 enum class Priority : uint8_t { kLow, kNormal, kHigh };
 
 struct Phases {
-  absl::Duration queue;   // admitted to taken by a lane
-  absl::Duration upload;  // the whole group's, as are the next two
+  absl::Duration receive;  // admitted to the last chunk; of an Exchange
+  absl::Duration queue;    // submitted to taken by a lane
+  absl::Duration upload;   // the whole group's, as are the next two
   absl::Duration compute;
   absl::Duration download;
 };

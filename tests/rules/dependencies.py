@@ -35,6 +35,8 @@ GRPC_EDGES = {
     'proto/wire/grpc_bytes',
     'proto/wire/grpc_status',
     'proto/wire/grpc_time',
+    'server/front/exchange_reactor',
+    'server/front/grpc_header',
     'server/front/unary_reactor',
     'server/program/library_log',
     'server/server',

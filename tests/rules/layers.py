@@ -32,6 +32,7 @@ LEVELS = (
     ('server/work',),
     ('server/execution',),
     ('server/scheduling',),
+    ('server/transfer',),
     ('server/net',),
     ('server/config',),
     ('server/telemetry',),

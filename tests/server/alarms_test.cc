@@ -1,4 +1,4 @@
-#include "server/front/alarms.h"
+#include "server/transfer/alarms.h"
 
 #include <atomic>
 #include <vector>

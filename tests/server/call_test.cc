@@ -66,14 +66,19 @@ class CallTest : public ::testing::Test {
 
   std::shared_ptr<Call> Start(std::optional<std::string> request_bytes = {},
                               absl::Time deadline = absl::InfiniteFuture()) {
-    parts_ = {scheduler_.get(), &metrics_,      &admitted_, &uploads_,
-              &alarms_,         excess_memory_, kMiB,       stall_time_};
+    parts_.scheduler = scheduler_.get();
+    parts_.metrics = &metrics_;
+    parts_.admitted_calls = &admitted_;
+    parts_.uploads = &uploads_;
+    parts_.alarms = &alarms_;
+    parts_.excess_memory = excess_memory_;
+    parts_.max_message_bytes = kMiB;
+    parts_.stall_time = stall_time_;
     stream_ = std::make_shared<FakeStream>();
-    auto call = std::make_shared<Call>(parts_, stream_,
-                                       CallHeader{Op::kForward,
-                                                  {"client", "connection"},
-                                                  deadline,
-                                                  std::move(request_bytes)});
+    auto call = std::make_shared<Call>(
+        parts_, stream_, Op::kForward,
+        CallHeader{
+            {"client", "connection"}, deadline, std::move(request_bytes)});
     call->Start();
     return call;
   }
@@ -318,7 +323,7 @@ TEST_F(CallTest, BesideOthersItMayNotBeTheOneThatTakesTheMemory) {
 
 // Its looks at the memory have gone by once a message without one has ended.
 TEST_F(CallTest, AMessageOfAKnownLengthOnlyWhereMuchMoreIsTaken) {
-  excess_memory_ = [] { return Call::kMoreExcess; };
+  excess_memory_ = [] { return MessageWatch::kMoreExcess; };
   const auto known = Start(std::to_string(kMiB / 2));
   const std::shared_ptr<FakeStream> known_stream = stream_;
   const auto unknown = Start();

@@ -1,13 +1,17 @@
 // Room that is made for a request before its inputs are here.
 
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "server/scheduling/scheduler.h"
+#include "server/work/request_bytes.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/manual_backend.h"
 #include "tests/server/fakes/test_work.h"
@@ -77,13 +81,32 @@ TEST(SchedulerReservationTest, KeepsItsPlaceWhileTheQueueFillsUp) {
   EXPECT_EQ(late.AwaitStatus(), absl::OkStatus());
 }
 
-TEST(SchedulerReservationTest, ADrainDoesNotWaitForItAndRefusesItsWork) {
+TEST(SchedulerReservationTest, ADrainWaitsForItAndItsWork) {
+  IdentityBackend backend;
+  auto scheduler = MakeScheduler({}, {&backend});
+  TestWork test({}), late({}), given_up({});
+  auto reservation = Admit(*scheduler, test);
+  auto other = Admit(*scheduler, given_up);
+  ASSERT_EQ(reservation.status(), absl::OkStatus());
+  ASSERT_EQ(other.status(), absl::OkStatus());
+  std::thread drain([&] { scheduler->Drain(absl::InfiniteFuture()); });
+  // From when it drains nothing new is admitted; until then it all is.
+  while (Admit(*scheduler, late).ok()) std::this_thread::yield();
+  EXPECT_EQ(scheduler->Submit(*std::move(reservation), test.work()),
+            absl::OkStatus());
+  EXPECT_EQ(test.AwaitStatus(), absl::OkStatus());
+  { const Reservation gone = *std::move(other); }
+  drain.join();
+  EXPECT_EQ(scheduler->stats().account_bytes, 0);
+}
+
+TEST(SchedulerReservationTest, PastTheDrainsDeadlineItsWorkIsRefused) {
   IdentityBackend backend;
   auto scheduler = MakeScheduler({}, {&backend});
   TestWork test({});
   auto reservation = Admit(*scheduler, test);
   ASSERT_EQ(reservation.status(), absl::OkStatus());
-  scheduler->Drain(absl::InfiniteFuture());
+  scheduler->Drain(MonotonicNow());
   EXPECT_EQ(scheduler->Submit(*std::move(reservation), test.work()).code(),
             absl::StatusCode::kUnavailable);
   EXPECT_EQ(test.done_calls(), 0);
@@ -114,6 +137,52 @@ TEST(SchedulerReservationTest, WorkRunsOnTheDeviceThatHasItsInputs) {
     ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());
     EXPECT_EQ(test.Await()->device, "fake:1 identity");
   }
+}
+
+TEST(SchedulerReservationTest, InputsAreChargedUntilTheirMemoryIsBack) {
+  IdentityBackend backend;
+  auto scheduler = MakeScheduler({}, {&backend});
+  TestWork test({});
+  auto reservation = Admit(*scheduler, test);
+  ASSERT_EQ(reservation.status(), absl::OkStatus());
+  const int64_t bytes = DeviceInputBytes(*test.work()->request);
+  auto placed = scheduler->PlaceInputs(*reservation, bytes);
+  ASSERT_EQ(placed.status(), absl::OkStatus());
+  EXPECT_EQ(placed->devices, 1);
+  std::memset(placed->buffer->data(), 1, bytes);
+  { const Reservation given_up = *std::move(reservation); }
+  EXPECT_GT(scheduler->stats().account_bytes, 0);
+  placed->buffer.reset();
+  EXPECT_EQ(scheduler->stats().account_bytes, 0);
+}
+
+TEST(SchedulerReservationTest, InputsGoWhereLeastHasBeenPlaced) {
+  IdentityBackend zero(0), one(1);
+  auto scheduler = MakeScheduler({}, {&zero, &one});
+  const auto place = [&](int64_t q_len) {
+    TestWork test({.q_len = q_len});
+    auto reservation = Admit(*scheduler, test);
+    return *scheduler->PlaceInputs(*reservation, 256);
+  };
+  PlacedInputs small = place(1), large = place(1000);
+  EXPECT_EQ(small.devices, 1);
+  EXPECT_EQ(large.devices, 2);
+  PlacedInputs next = place(1);
+  EXPECT_EQ(next.devices, 1);
+  large = {};
+  EXPECT_EQ(place(1).devices, 2);
+}
+
+TEST(SchedulerReservationTest, InputsThatFindNoMemoryMayBeTriedAgain) {
+  IdentityBackend backend;
+  auto scheduler = MakeScheduler({}, {&backend});
+  TestWork test({});
+  auto reservation = Admit(*scheduler, test);
+  backend.memory().set_limit_bytes(0);
+  ExpectRetry(scheduler->PlaceInputs(*reservation, 256).status());
+  backend.memory().set_limit_bytes(1 << 20);
+  EXPECT_EQ(scheduler->PlaceInputs(*reservation, 256).status(),
+            absl::OkStatus());
 }
 
 }  // namespace

@@ -207,6 +207,7 @@ IdentityBackend::IdentityBackend(int index)
   device_.name = "identity";
   device_.index = index;
   device_.memory_bytes = int64_t{1} << 40;
+  device_.shares_host_memory = true;
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> IdentityBackend::NewStream() {

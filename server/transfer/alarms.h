@@ -1,5 +1,5 @@
-#ifndef ATTND_SERVER_FRONT_ALARMS_H_
-#define ATTND_SERVER_FRONT_ALARMS_H_
+#ifndef ATTND_SERVER_TRANSFER_ALARMS_H_
+#define ATTND_SERVER_TRANSFER_ALARMS_H_
 
 // What cuts a call that has come to a halt: functions to call at given times.
 // No gRPC in here.
@@ -54,4 +54,4 @@ class Alarms {
 
 }  // namespace attnd::server
 
-#endif  // ATTND_SERVER_FRONT_ALARMS_H_
+#endif  // ATTND_SERVER_TRANSFER_ALARMS_H_
