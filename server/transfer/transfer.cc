@@ -94,6 +94,15 @@ void Transfer::Read(Member& member) {
   member.stream->Read();
 }
 
+void Transfer::ReadOn(Member& member) {
+  if (member.reading || member.read_ended || member.copying >= kUnderWay) {
+    return;
+  }
+  const bool more = incoming_.missing() > 0 ||
+                    (IsMain(member) && !inputs_sent_.has_value());
+  if (more || state_ == State::kSent) Read(member);
+}
+
 void Transfer::OnChunk(TransferStream& stream, ArrivedChunk chunk) {
   std::shared_ptr<TransferStream> owner;
   PlacedInputs inputs;
@@ -109,13 +118,11 @@ void Transfer::OnChunk(TransferStream& stream, ArrivedChunk chunk) {
       lock.Unlock();
       return End(is_new.status());
     }
-    if (!*is_new) {
-      if (state_ == State::kReceiving || state_ == State::kSent) Read(*member);
-      return;
-    }
+    if (!*is_new) return ReadOn(*member);
     progress_ = MonotonicNow();
     ++copying_;
-    if (++member->copying < kUnderWay) Read(*member);
+    ++member->copying;
+    ReadOn(*member);
     owner = member->stream;
     inputs = inputs_;
     at = incoming_.offset(chunk.tensor) + chunk.offset;
@@ -144,10 +151,7 @@ void Transfer::OnCopied(TransferStream& stream, const absl::Status& status) {
     --copying_;
     if (Member* const member = Find(stream)) {
       --member->copying;
-      if (status.ok() && !member->reading && !member->read_ended &&
-          incoming_.missing() > 0) {
-        Read(*member);
-      }
+      if (status.ok()) ReadOn(*member);
     }
     if (status.ok()) ready = TakeReady();
   }
@@ -177,7 +181,8 @@ void Transfer::Submit() {
     work = work_;
     for (int i = 0; i < kTensorIds; ++i) {
       const TensorId id = static_cast<TensorId>(i);
-      if (!streamed_.inputs[id]) continue;
+      // One without bytes needs no place: no pieces are all of it.
+      if (!streamed_.inputs[id] || request_->input(id).bytes == 0) continue;
       work->inputs[id] = DeviceBytes{inputs_.buffer, incoming_.offset(id)};
     }
     if (inputs_.buffer != nullptr) work->devices = inputs_.devices;
@@ -208,10 +213,7 @@ void Transfer::OnInputsSent(TransferStream& stream, int streams) {
       inputs_sent_ = streams;
       status = AskForMissing();
     }
-    if (status.ok() &&
-        (state_ == State::kReceiving || state_ == State::kSent)) {
-      Read(*member);
-    }
+    if (status.ok()) ReadOn(*member);
   }
   if (!status.ok()) End(status);
 }
@@ -273,7 +275,7 @@ void Transfer::OnMissing(TransferStream& stream,
     } else {
       status = outgoing_.Repeat(ranges);
       if (status.ok()) Pump();
-      if (status.ok()) Read(*member);
+      if (status.ok()) ReadOn(*member);
     }
   }
   if (!status.ok()) End(status);
@@ -346,7 +348,7 @@ void Transfer::OnSent(TransferStream& stream, bool ok) {
     Pump();
     if (state_ == State::kSent && !IsSending()) {
       over = main().read_ended;
-      if (!over && !main().reading) Read(main());
+      ReadOn(main());
     }
   }
   if (over) End(absl::OkStatus());

@@ -134,6 +134,10 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     return &member == members_[0].get();
   }
   void Read(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reads on where something may come that is of use. Before results are sent
+  // that is chunks and inputs_sent, and nothing once these are here: what
+  // nobody reads stays with its sender.
+  void ReadOn(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnCopied(TransferStream& stream, const absl::Status& status);
   // Whether all inputs are there, and whoever asks is to submit the work.
   bool TakeReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
