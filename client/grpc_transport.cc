@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "client/grpc_stream.h"
 #include "grpc/grpc.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/wire/grpc_bytes.h"
@@ -177,9 +178,7 @@ GrpcTransport::GrpcTransport(const std::string& target,
 
 std::shared_ptr<GrpcTransport::Attempt> GrpcTransport::NewAttempt(
     absl::Time deadline, Completion done) {
-  ConnectionSlot& slot =
-      *slots_[next_.fetch_add(1, std::memory_order_relaxed) % slots_.size()];
-  auto connection = slot.Get();
+  auto connection = SlotOf(TakeTurn()).Get();
   if (!connection.ok()) {
     done(connection.status());
     return nullptr;
@@ -207,6 +206,17 @@ void GrpcTransport::Run(const std::string& method,
                         absl::Time deadline, Completion done) {
   const auto attempt = NewAttempt(deadline, std::move(done));
   if (attempt != nullptr) attempt->Run(method, pieces);
+}
+
+absl::StatusOr<std::shared_ptr<ByteStream>> GrpcTransport::OpenStream(
+    const std::string& method, uint32_t turn, absl::Time deadline,
+    StreamEvents& events) {
+  auto connection = SlotOf(turn).Get();
+  if (!connection.ok()) return connection.status();
+  auto stream = std::make_shared<GrpcStream>(*std::move(connection), method,
+                                             deadline, events);
+  if (watchdog_ != nullptr) watchdog_->Watch(stream);
+  return stream;
 }
 
 }  // namespace attnd::client

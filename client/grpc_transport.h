@@ -2,6 +2,7 @@
 #define ATTND_CLIENT_GRPC_TRANSPORT_H_
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,9 +17,9 @@
 
 namespace attnd::client {
 
-// Unary calls over gRPC channels: `options.connections` of them to one target,
-// taken in turn. Attempts run on gRPC's own callback threads, of which there
-// is a fixed number, or on that of a caller who waits. An attempt that has not
+// Calls over gRPC channels: `options.connections` of them to one target, taken
+// in turn. Attempts and streams run on gRPC's own callback threads, of which
+// there is a fixed number, or on that of a caller who waits. One that has not
 // let go of the caller's memory within options.keepalive_timeout of its
 // deadline, or of being cancelled, takes its connection down: over TCP the
 // kernel sees to that, over a unix socket a thread of this class.
@@ -33,9 +34,19 @@ class GrpcTransport final : public Transport {
   void Run(const std::string& method, const std::vector<wire::Piece>& pieces,
            absl::Time deadline, Completion done) override;
 
+  uint32_t TakeTurn() override {
+    return next_.fetch_add(1, std::memory_order_relaxed);
+  }
+  absl::StatusOr<std::shared_ptr<ByteStream>> OpenStream(
+      const std::string& method, uint32_t turn, absl::Time deadline,
+      StreamEvents& events) override;
+
  private:
   class Attempt;
 
+  ConnectionSlot& SlotOf(uint32_t turn) {
+    return *slots_[turn % slots_.size()];
+  }
   // Null when there is no connection to be had: then `done` has run.
   std::shared_ptr<Attempt> NewAttempt(absl::Time deadline, Completion done);
 

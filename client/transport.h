@@ -1,9 +1,10 @@
 #ifndef ATTND_CLIENT_TRANSPORT_H_
 #define ATTND_CLIENT_TRANSPORT_H_
 
-// One unary attempt on the network, as the client core sees it. The gRPC
+// The network as the client core sees it: unary attempts, and streams. The gRPC
 // implementation is grpc_transport.h; tests have one that they step by hand.
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -24,6 +26,38 @@ class Response {
  public:
   virtual ~Response() = default;
   virtual absl::Span<const absl::string_view> fragments() const = 0;
+};
+
+// What happens on a stream. Events come on any thread, OnWritten also beside
+// OnMessage, and beside itself once it has written. They may call the stream.
+class StreamEvents {
+ public:
+  virtual ~StreamEvents() = default;
+  // The last message written has been taken, and another may be; or not, as the
+  // stream is about to end.
+  virtual void OnWritten(bool ok) = 0;
+  // A message, there until this returns. No other is read before then.
+  virtual void OnMessage(absl::Span<const absl::string_view> fragments) = 0;
+  // The last event, once all others have returned and the transport has let go
+  // of all that was written. May run under the transport's own locks: it must
+  // neither block nor call back.
+  virtual void OnEnd(absl::Status status) = 0;
+};
+
+// A call with a stream of messages in each direction. Thread-safe; nothing here
+// blocks or has an event before it returns. What comes after the stream's end
+// does nothing.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+  // Begins the call with its first message, exactly once, also after Cancel:
+  // OnEnd will follow. What the pieces borrow must live, unchanged, until then.
+  virtual void Start(const std::vector<wire::Piece>& pieces) = 0;
+  // As Start's. Not before the message before this one has been taken.
+  virtual void Write(const std::vector<wire::Piece>& pieces) = 0;
+  // No message will follow those that have been taken.
+  virtual void CloseWrites() = 0;
+  virtual void Cancel() = 0;
 };
 
 class Transport {
@@ -51,6 +85,16 @@ class Transport {
                    Completion done) {
     Start(method, pieces, deadline, std::move(done));
   }
+
+  // Takes a turn at the connections. Streams of turns that follow one another
+  // use different ones, as long as there are.
+  virtual uint32_t TakeTurn() = 0;
+  // A stream of `method` over the connection of `turn`, not started. `events`
+  // must live until OnEnd has returned. Never blocks. UNAVAILABLE: there is no
+  // connection. Thread-safe.
+  virtual absl::StatusOr<std::shared_ptr<ByteStream>> OpenStream(
+      const std::string& method, uint32_t turn, absl::Time deadline,
+      StreamEvents& events) = 0;
 };
 
 }  // namespace attnd::client

@@ -1,6 +1,7 @@
 #ifndef ATTND_TESTS_CLIENT_FAKE_TRANSPORT_H_
 #define ATTND_TESTS_CLIENT_FAKE_TRANSPORT_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "absl/random/random.h"
 #include "client/transport.h"
+#include "tests/client/fake_streams.h"
 
 namespace attnd::client {
 
@@ -73,6 +75,13 @@ class FakeTransport final : public Transport {
     };
   }
 
+  uint32_t TakeTurn() override { return streams.TakeTurn(); }
+  absl::StatusOr<std::shared_ptr<ByteStream>> OpenStream(
+      const std::string& method, uint32_t turn, absl::Time deadline,
+      StreamEvents& events) override {
+    return streams.Open(method, turn, deadline, events);
+  }
+
   size_t size() const {
     std::lock_guard<std::mutex> lock(mutex_);
     return attempts_.size();
@@ -91,6 +100,7 @@ class FakeTransport final : public Transport {
   }
 
   std::function<Result(const Attempt&)> answer;
+  FakeStreams streams;
 
  private:
   mutable std::mutex mutex_;
