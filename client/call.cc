@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
 
 namespace attnd::client {
 
@@ -44,8 +45,24 @@ void Call::BeginAttempt() {
   int attempt = 0;
   {
     MutexLock lock(mutex_);
-    attempt = ++attempts_;
+    attempt = ++begun_;
   }
+  const std::function<void()> cancel =
+      spec_.exchange != nullptr ? BeginTransfer() : BeginUnary();
+  if (!cancel) return;
+  bool cancelled = false;
+  {
+    // The attempt may have ended, and another begun, before it was here.
+    MutexLock lock(mutex_);
+    if (state_ == State::kAttempt && begun_ == attempt) {
+      cancel_attempt_ = cancel;
+    }
+    cancelled = cancelled_;
+  }
+  if (cancelled) cancel();
+}
+
+std::function<void()> Call::BeginUnary() {
   // The transport may hold locks of its own: take the outcome elsewhere.
   auto done = [self = shared_from_this()](Transport::Result result) mutable {
     Executor& executor = self->context_.executor;
@@ -54,29 +71,70 @@ void Call::BeginAttempt() {
           self->FinishAttempt(std::move(result));
         });
   };
-  if (context_.waits) {
-    return context_.transport.Run(spec_.method, spec_.pieces, spec_.deadline,
-                                  std::move(done));
+  if (!context_.waits) {
+    return context_.transport.Start(spec_.method, spec_.pieces, spec_.deadline,
+                                    std::move(done));
   }
-  std::function<void()> cancel = context_.transport.Start(
-      spec_.method, spec_.pieces, spec_.deadline, std::move(done));
-  bool cancelled = false;
-  {
-    // The attempt may have ended, and another begun, before Start returned.
-    MutexLock lock(mutex_);
-    if (state_ == State::kAttempt && attempts_ == attempt) {
-      cancel_attempt_ = cancel;
+  context_.transport.Run(spec_.method, spec_.pieces, spec_.deadline,
+                         std::move(done));
+  return nullptr;
+}
+
+std::function<void()> Call::BeginTransfer() {
+  const std::weak_ptr<Transfer> transfer = Transfer::Start(
+      *spec_.exchange, context_.transport, context_.executor, spec_.deadline,
+      [self = shared_from_this()](const TransferResult& result) {
+        self->FinishTransfer(result);
+      });
+  return [transfer] {
+    if (const std::shared_ptr<Transfer> alive = transfer.lock()) {
+      alive->Cancel();
     }
-    cancelled = cancelled_;
-  }
-  if (cancelled) cancel();
+  };
 }
 
 void Call::FinishAttempt(Transport::Result result) {
   if (!result.ok()) return FailAttempt(result.status());
+  // What refused the Exchange understands the call: it lacks that alone.
+  if (spec_.make_unary && spec_.lacks_exchange) spec_.lacks_exchange();
   const absl::Status status = spec_.decode((*result)->fragments());
   result->reset();
   Finish(status);
+}
+
+void Call::FinishTransfer(const TransferResult& result) {
+  {
+    MutexLock lock(mutex_);
+    streams_ = result.streams;
+  }
+  if (result.status.ok()) return Finish(result.status);
+  if (absl::IsUnimplemented(result.status) && !result.admitted &&
+      spec_.make_unary) {
+    return FallBack(result.status);
+  }
+  FailAttempt(result.status);
+}
+
+void Call::FallBack(const absl::Status& refusal) {
+  absl::StatusOr<std::vector<wire::Piece>> pieces = spec_.make_unary();
+  bool cancelled = false;
+  {
+    MutexLock lock(mutex_);
+    cancel_attempt_ = nullptr;
+    cancelled = cancelled_;
+    refused_ = 1;
+    streams_ = 1;
+  }
+  if (cancelled) return Finish(absl::CancelledError("cancelled by the caller"));
+  if (!pieces.ok()) {
+    return Finish(absl::UnimplementedError(
+        absl::StrCat("the server lacks Exchange (", refusal.message(),
+                     "), and the call is too large for one message: ",
+                     pieces.status().message())));
+  }
+  spec_.exchange.reset();
+  spec_.pieces = *std::move(pieces);
+  BeginAttempt();
 }
 
 void Call::FailAttempt(const absl::Status& status) {
@@ -85,7 +143,7 @@ void Call::FailAttempt(const absl::Status& status) {
     cancel_attempt_ = nullptr;
     if (!cancelled_) {
       const std::optional<absl::Duration> delay =
-          RetryDelay(context_.retry, status, attempts_,
+          RetryDelay(context_.retry, status, begun_ - refused_,
                      spec_.deadline - context_.executor.Now(),
                      absl::Uniform<double>(absl::BitGen(), 0.0, 1.0));
       if (delay.has_value() && context_.budget.TakeRetry()) {
@@ -109,18 +167,21 @@ void Call::EndBackoff() {
 }
 
 void Call::Finish(const absl::Status& status) {
-  int attempts = 0;
+  CallStats stats;
+  stats.transport = spec_.exchange != nullptr ? TransportKind::kStream
+                                              : TransportKind::kUnary;
   {
     MutexLock lock(mutex_);
     state_ = State::kDone;
-    attempts = attempts_;
+    stats.attempts = begun_ - refused_;
+    stats.streams = streams_;
     cancel_attempt_ = nullptr;
   }
   // Nothing of the caller's stays behind in a call that someone still holds.
   CallSpec spec = std::move(spec_);
   auto done = std::move(spec.done);
   spec = CallSpec();
-  done(status, attempts);
+  done(status, stats);
 }
 
 }  // namespace attnd::client

@@ -9,12 +9,15 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "attnd/client.h"
 #include "base/mutex.h"
 #include "client/executor.h"
 #include "client/retry.h"
+#include "client/transfer.h"
 #include "client/transport.h"
 #include "proto/wire/codec.h"
 
@@ -31,18 +34,36 @@ struct CallContext {
   bool waits = false;
 };
 
-struct CallSpec {
-  std::string method;
-  std::vector<wire::Piece> pieces;
-  absl::Time deadline = absl::InfiniteFuture();
-  // Reads the response; its status becomes the call's.
-  absl::AnyInvocable<absl::Status(absl::Span<const absl::string_view>)> decode;
-  // Runs on the executor, once, when nothing refers to `pieces` any more.
-  absl::AnyInvocable<void(absl::Status, int attempts)> done;
+// How a call went.
+struct CallStats {
+  int attempts = 0;
+  TransportKind transport = TransportKind::kUnary;  // of the last attempt
+  int streams = 1;                                  // that carried it
 };
 
-// One call: attempts of one request, with the same pieces, until one succeeds
-// or the retry rules say stop. Thread-safe; lives until it is done.
+struct CallSpec {
+  // Of a unary call.
+  std::string method;
+  std::vector<wire::Piece> pieces;
+  // Reads the response; its status becomes the call's.
+  absl::AnyInvocable<absl::Status(absl::Span<const absl::string_view>)> decode;
+
+  // Not null: the call travels as an Exchange, by this.
+  std::unique_ptr<TransferSpec> exchange;
+  // Makes `pieces` for a server that lacks Exchange; its status becomes the
+  // call's. Null: such a server's refusal does.
+  absl::AnyInvocable<absl::StatusOr<std::vector<wire::Piece>>()> make_unary;
+  // Runs on the executor when the server answered so, and so lacks it.
+  absl::AnyInvocable<void()> lacks_exchange;
+
+  absl::Time deadline = absl::InfiniteFuture();
+  // Runs on the executor, once, when nothing refers to the caller's memory any
+  // more.
+  absl::AnyInvocable<void(absl::Status, const CallStats&)> done;
+};
+
+// One call: attempts of one request, unary ones or transfers, until one
+// succeeds or the retry rules say stop. Thread-safe; lives until it is done.
 class Call : public std::enable_shared_from_this<Call> {
  public:
   static std::shared_ptr<Call> Start(CallSpec spec, const CallContext& context);
@@ -57,7 +78,13 @@ class Call : public std::enable_shared_from_this<Call> {
   enum class State { kAttempt, kBackoff, kDone };
 
   void BeginAttempt();
+  // These return what cancels the attempt, if anything can.
+  std::function<void()> BeginUnary();
+  std::function<void()> BeginTransfer();
   void FinishAttempt(Transport::Result result);
+  void FinishTransfer(const TransferResult& result);
+  // Goes on as a unary call.
+  void FallBack(const absl::Status& refusal);
   void FailAttempt(const absl::Status& status);
   void EndBackoff();
   void Finish(const absl::Status& status);
@@ -68,7 +95,10 @@ class Call : public std::enable_shared_from_this<Call> {
   Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kAttempt;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
-  int attempts_ ABSL_GUARDED_BY(mutex_) = 0;
+  int begun_ ABSL_GUARDED_BY(mutex_) = 0;  // attempts, and the next:
+  // The one that found out that the server lacks Exchange.
+  int refused_ ABSL_GUARDED_BY(mutex_) = 0;
+  int streams_ ABSL_GUARDED_BY(mutex_) = 1;
   std::function<void()> cancel_attempt_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,6 +1,9 @@
 #include "client/core.h"
 
+#include <memory>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace attnd::client {
 namespace {
@@ -8,17 +11,17 @@ namespace {
 constexpr char kGetServerInfo[] = "/attn.v1.AttentionService/GetServerInfo";
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
-}  // namespace
+// How long a server counts as one without Exchange.
+constexpr absl::Duration kRememberLack = absl::Minutes(1);
 
-struct CoreClient::TensorMethod {
-  const char* path;
-  absl::Status (*decode)(Fragments fragments, absl::Span<const Output> outputs,
-                         Report& report);
-};
-const CoreClient::TensorMethod CoreClient::kForward = {
-    "/attn.v1.AttentionService/Forward", DecodeForward};
-const CoreClient::TensorMethod CoreClient::kBackward = {
-    "/attn.v1.AttentionService/Backward", DecodeBackward};
+void FillStats(const CallStats& stats, absl::Duration total, Report& report) {
+  report.attempts = stats.attempts;
+  report.transport = stats.transport;
+  report.streams = stats.streams;
+  report.total = total;
+}
+
+}  // namespace
 
 CoreClient::CoreClient(std::unique_ptr<Transport> transport,
                        std::unique_ptr<Executor> executor,
@@ -54,20 +57,15 @@ void CoreClient::EndCall() {
   if (--calls_ == 0) idle_.NotifyAll();
 }
 
-absl::Status CoreClient::Run(const char* method, Pieces pieces,
-                             absl::Duration timeout, Decode decode,
-                             int* attempts) {
+absl::Status CoreClient::Run(CallSpec spec, absl::Duration timeout,
+                             CallStats& stats) {
   TaskQueue queue;
   bool done = false;
   absl::Status result;
-  CallSpec spec;
-  spec.method = method;
-  spec.pieces = std::move(pieces);
   spec.deadline = queue.Now() + timeout;
-  spec.decode = std::move(decode);
-  spec.done = [&](absl::Status status, int tries) {
+  spec.done = [&](absl::Status status, const CallStats& how) {
     result = std::move(status);
-    if (attempts != nullptr) *attempts = tries;
+    stats = how;
     done = true;
   };
   Call::Start(std::move(spec), Context(queue, /*waits=*/true));
@@ -76,54 +74,66 @@ absl::Status CoreClient::Run(const char* method, Pieces pieces,
   return result;
 }
 
-absl::StatusOr<Report> CoreClient::RunTensors(const TensorMethod& method,
-                                              absl::StatusOr<Pieces> pieces,
-                                              std::vector<Output> outputs,
+absl::Status CoreClient::RunSmall(
+    const char* method, Pieces pieces, absl::Duration timeout,
+    absl::AnyInvocable<absl::Status(Fragments fragments)> decode) {
+  CallSpec spec;
+  spec.method = method;
+  spec.pieces = std::move(pieces);
+  spec.decode = std::move(decode);
+  CallStats stats;
+  return Run(std::move(spec), timeout, stats);
+}
+
+absl::Status CoreClient::PrepareCall(Prepare prepare, Report& report,
+                                     CallSpec& spec) {
+  Route route = {options_.max_message_bytes, options_.connections};
+  {
+    MutexLock lock(mutex_);
+    route.lacks_exchange = executor_->Now() < lacks_exchange_until_;
+  }
+  spec.lacks_exchange = [this] {
+    MutexLock lock(mutex_);
+    lacks_exchange_until_ = executor_->Now() + kRememberLack;
+  };
+  return prepare(route, report, spec);
+}
+
+absl::StatusOr<Report> CoreClient::RunTensors(Prepare prepare,
                                               const CallOptions& options) {
-  if (!pieces.ok()) return pieces.status();
   const absl::Time start = MonotonicNow();
   Report report;
-  const absl::Status status = Run(
-      method.path, *std::move(pieces), options.timeout,
-      [&](Fragments fragments) {
-        return method.decode(fragments, outputs, report);
-      },
-      &report.attempts);
+  CallSpec spec;
+  absl::Status status = PrepareCall(prepare, report, spec);
   if (!status.ok()) return status;
-  report.total = MonotonicNow() - start;
+  CallStats stats;
+  status = Run(std::move(spec), options.timeout, stats);
+  if (!status.ok()) return status;
+  FillStats(stats, MonotonicNow() - start, report);
   return report;
 }
 
-std::function<void()> CoreClient::StartTensors(const TensorMethod& method,
-                                               absl::StatusOr<Pieces> pieces,
-                                               std::vector<Output> outputs,
+std::function<void()> CoreClient::StartTensors(Prepare prepare,
                                                const CallOptions& options,
                                                Callback done) {
   const CallContext context = Context(*executor_, /*waits=*/false);
-  if (!pieces.ok()) {
-    executor_->Post(
-        [this, status = pieces.status(), done = std::move(done)]() mutable {
-          std::exchange(done, nullptr)(status);
-          EndCall();
-        });
+  auto report = std::make_shared<Report>();
+  CallSpec spec;
+  absl::Status prepared = PrepareCall(prepare, *report, spec);
+  if (!prepared.ok()) {
+    executor_->Post([this, prepared, done = std::move(done)]() mutable {
+      std::exchange(done, nullptr)(prepared);
+      EndCall();
+    });
     return [] {};
   }
   const absl::Time start = executor_->Now();
-  auto report = std::make_shared<Report>();
-  CallSpec spec;
-  spec.method = method.path;
-  spec.pieces = *std::move(pieces);
   spec.deadline = start + options.timeout;
-  spec.decode = [decode = method.decode, report,
-                 outputs = std::move(outputs)](Fragments fragments) {
-    return decode(fragments, outputs, *report);
-  };
   spec.done = [this, report, start, done = std::move(done)](
-                  absl::Status status, int attempts) mutable {
-    report->attempts = attempts;
-    report->total = executor_->Now() - start;
+                  absl::Status status, const CallStats& stats) mutable {
     // The callback, and what it holds, is gone before the call counts as done.
     if (status.ok()) {
+      FillStats(stats, executor_->Now() - start, *report);
       std::exchange(done, nullptr)(*report);
     } else {
       std::exchange(done, nullptr)(std::move(status));
@@ -138,49 +148,56 @@ std::function<void()> CoreClient::StartTensors(const TensorMethod& method,
 
 absl::StatusOr<Report> CoreClient::Forward(const ForwardCall& call,
                                            const CallOptions& options) {
-  return RunTensors(kForward,
-                    EncodeForward(call, options, options_.max_message_bytes),
-                    Outputs(call), options);
+  return RunTensors(
+      [&](const Route& route, Report& report, CallSpec& spec) {
+        return PrepareForward(call, options, route, report, spec);
+      },
+      options);
 }
 
 absl::StatusOr<Report> CoreClient::Backward(const BackwardCall& call,
                                             const CallOptions& options) {
-  return RunTensors(kBackward,
-                    EncodeBackward(call, options, options_.max_message_bytes),
-                    Outputs(call), options);
+  return RunTensors(
+      [&](const Route& route, Report& report, CallSpec& spec) {
+        return PrepareBackward(call, options, route, report, spec);
+      },
+      options);
 }
 
 std::function<void()> CoreClient::ForwardAsync(const ForwardCall& call,
                                                const CallOptions& options,
                                                Callback done) {
-  return StartTensors(kForward,
-                      EncodeForward(call, options, options_.max_message_bytes),
-                      Outputs(call), options, std::move(done));
+  return StartTensors(
+      [&](const Route& route, Report& report, CallSpec& spec) {
+        return PrepareForward(call, options, route, report, spec);
+      },
+      options, std::move(done));
 }
 
 std::function<void()> CoreClient::BackwardAsync(const BackwardCall& call,
                                                 const CallOptions& options,
                                                 Callback done) {
-  return StartTensors(kBackward,
-                      EncodeBackward(call, options, options_.max_message_bytes),
-                      Outputs(call), options, std::move(done));
+  return StartTensors(
+      [&](const Route& route, Report& report, CallSpec& spec) {
+        return PrepareBackward(call, options, route, report, spec);
+      },
+      options, std::move(done));
 }
 
 absl::StatusOr<ServerInfo> CoreClient::GetServerInfo(
     const CallOptions& options) {
   ServerInfo info;
-  const absl::Status status = Run(
+  const absl::Status status = RunSmall(
       kGetServerInfo, EncodeGetServerInfo(), options.timeout,
-      [&](Fragments fragments) { return DecodeServerInfo(fragments, info); },
-      nullptr);
+      [&](Fragments fragments) { return DecodeServerInfo(fragments, info); });
   if (!status.ok()) return status;
   return info;
 }
 
 absl::Status CoreClient::CheckHealth(const std::string& service,
                                      const CallOptions& options) {
-  return Run(kHealthCheck, EncodeHealthCheck(service), options.timeout,
-             DecodeHealthCheck, nullptr);
+  return RunSmall(kHealthCheck, EncodeHealthCheck(service), options.timeout,
+                  DecodeHealthCheck);
 }
 
 }  // namespace attnd::client

@@ -4,15 +4,17 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "attnd/client.h"
 #include "base/mutex.h"
 #include "client/call.h"
 #include "client/executor.h"
 #include "client/messages.h"
+#include "client/prepare.h"
 #include "client/retry.h"
 #include "client/transport.h"
 
@@ -41,23 +43,22 @@ class CoreClient final : public Client {
                            const CallOptions& options) override;
 
  private:
-  // A method of the service that takes tensors, and what reads its response.
-  struct TensorMethod;
-  static const TensorMethod kForward, kBackward;
-  using Decode = absl::AnyInvocable<absl::Status(Fragments)>;
+  // Fills in a call of tensors; as PrepareForward.
+  using Prepare =
+      absl::FunctionRef<absl::Status(const Route&, Report&, CallSpec&)>;
 
   // Runs a call on the calling thread.
-  absl::Status Run(const char* method, Pieces pieces, absl::Duration timeout,
-                   Decode decode, int* attempts);
+  absl::Status Run(CallSpec spec, absl::Duration timeout, CallStats& stats);
+  // The same of a call without tensors.
+  absl::Status RunSmall(
+      const char* method, Pieces pieces, absl::Duration timeout,
+      absl::AnyInvocable<absl::Status(Fragments fragments)> decode);
   // The synchronous and asynchronous halves of Forward and Backward.
-  absl::StatusOr<Report> RunTensors(const TensorMethod& method,
-                                    absl::StatusOr<Pieces> pieces,
-                                    std::vector<Output> outputs,
+  absl::StatusOr<Report> RunTensors(Prepare prepare,
                                     const CallOptions& options);
-  std::function<void()> StartTensors(const TensorMethod& method,
-                                     absl::StatusOr<Pieces> pieces,
-                                     std::vector<Output> outputs,
+  std::function<void()> StartTensors(Prepare prepare,
                                      const CallOptions& options, Callback done);
+  absl::Status PrepareCall(Prepare prepare, Report& report, CallSpec& spec);
   CallContext Context(Executor& executor, bool waits);
   void EndCall();
 
@@ -67,6 +68,10 @@ class CoreClient final : public Client {
   Mutex mutex_;
   Condition idle_;
   int64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;  // not yet done
+  // Until then the server counts as one without Exchange, on the executor's
+  // clock: another may have taken its place.
+  absl::Time lacks_exchange_until_ ABSL_GUARDED_BY(mutex_) =
+      absl::InfinitePast();
 
   // The executor's threads end before the transport that they use.
   const std::unique_ptr<Transport> transport_;

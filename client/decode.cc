@@ -3,28 +3,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
+#include "client/bad_response.h"
 #include "client/messages.h"
 #include "client/tensor_size.h"
 #include "google/protobuf/message.h"
 #include "proto/wire/fields.h"
 #include "proto/wire/message_arena.h"
-#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {
 
 namespace v1 = ::attn::v1;
 
-absl::Status BadResponse(absl::string_view field,
-                         absl::string_view description) {
-  absl::Status status = absl::InternalError(
-      absl::StrCat("the server's response: ", field, ": ", description));
-  wire::AddFieldViolation(field, description, status);
-  return status;
-}
-
-// Response messages of other servers than ours may be garbled: that is not the
-// caller's INVALID_ARGUMENT.
 absl::Status Parse(Fragments fragments, google::protobuf::Message& header,
                    std::vector<wire::TensorData>& data) {
   absl::Status status =
@@ -70,10 +60,11 @@ void FillReport(const v1::ExecutionReport& from, Report& to) {
   to.upload = absl::Nanoseconds(from.phases().upload_ns());
   to.compute = absl::Nanoseconds(from.phases().compute_ns());
   to.download = absl::Nanoseconds(from.phases().download_ns());
+  to.receive = absl::Nanoseconds(from.phases().receive_ns());
 }
 
-absl::Status CopyOutput(const v1::Tensor& from, const wire::TensorData* data,
-                        const Output& output) {
+// That the response's tensor is the one that was asked for.
+absl::Status CheckOutput(const v1::Tensor& from, const Output& output) {
   const Tensor& to = output.tensor;
   if (!SameType(from.dtype(), to.dtype)) {
     return BadResponse(
@@ -86,18 +77,24 @@ absl::Status CopyOutput(const v1::Tensor& from, const wire::TensorData* data,
     return BadResponse(absl::StrCat(output.name, ".shape"),
                        absl::StrCat("not ", ShapeText(to.shape)));
   }
+  return absl::OkStatus();
+}
+
+absl::Status CopyOutput(absl::Span<const absl::string_view> pieces,
+                        const Output& output) {
+  const Tensor& to = output.tensor;
   const absl::StatusOr<int64_t> bytes =
       TensorBytes(output.name, to.dtype, to.shape);
   if (!bytes.ok()) return bytes.status();
-  const int64_t received = data == nullptr ? 0 : data->bytes();
+  int64_t received = 0;
+  for (const absl::string_view piece : pieces) received += piece.size();
   if (received != *bytes) {
     return BadResponse(
         absl::StrCat(output.name, ".data"),
         absl::StrCat(received, " bytes where ", *bytes, " are needed"));
   }
-  if (received == 0) return absl::OkStatus();
   char* next = static_cast<char*>(to.data);
-  for (const absl::string_view piece : data->pieces) {
+  for (const absl::string_view piece : pieces) {
     if (piece.empty()) continue;
     std::memcpy(next, piece.data(), piece.size());
     next += piece.size();
@@ -105,31 +102,66 @@ absl::Status CopyOutput(const v1::Tensor& from, const wire::TensorData* data,
   return absl::OkStatus();
 }
 
+// The outputs of a response whose tensors' data is `data`, or in the tensors.
+template <typename Response>
+absl::Status TakeOutputs(Response& response,
+                         absl::Span<const wire::TensorData> data,
+                         absl::Span<const Output> outputs, Report& report) {
+  const wire::Fields fields(response);
+  for (const Output& output : outputs) {
+    if (!fields.Has(output.field)) return BadResponse(output.name, "missing");
+    const auto& tensor = fields.Get<v1::Tensor>(output.field);
+    absl::Status status = CheckOutput(tensor, output);
+    if (!status.ok()) return status;
+    if (tensor.has_streamed() != output.streamed) {
+      return BadResponse(output.name, output.streamed
+                                          ? "is not streamed, as asked for"
+                                          : "is streamed, not as asked for");
+    }
+    if (output.streamed) continue;
+    const absl::string_view nested = tensor.data();
+    absl::Span<const absl::string_view> pieces(&nested, 1);
+    for (const wire::TensorData& entry : data) {
+      if (entry.field == output.field) pieces = entry.pieces;
+    }
+    status = CopyOutput(pieces, output);
+    if (!status.ok()) return status;
+  }
+  FillReport(response.report(), report);
+  return absl::OkStatus();
+}
+
 template <typename Response>
 absl::Status DecodeOutputs(Fragments fragments,
                            absl::Span<const Output> outputs, Report& report) {
   wire::MessageArena arena;
-  auto& header = arena.New<Response>();
+  auto& response = arena.New<Response>();
   std::vector<wire::TensorData> data;
-  absl::Status status = Parse(fragments, header, data);
+  const absl::Status status = Parse(fragments, response, data);
   if (!status.ok()) return status;
-  const wire::Fields fields(header);
-  for (const Output& output : outputs) {
-    if (!fields.Has(output.field)) return BadResponse(output.name, "missing");
-    const wire::TensorData* found = nullptr;
-    for (const wire::TensorData& entry : data) {
-      if (entry.field == output.field) found = &entry;
-    }
-    status = CopyOutput(fields.Get<v1::Tensor>(output.field), found, output);
-    if (!status.ok()) return status;
+  return TakeOutputs(response, data, outputs, report);
+}
+
+// `part`: the response that it ought to be.
+template <typename Response>
+absl::Status DecodeExchange(Fragments fragments,
+                            absl::Span<const Output> outputs, Report& report,
+                            v1::ExchangeResponse::PartCase part,
+                            Response* (v1::ExchangeResponse::*get)()) {
+  wire::MessageArena arena;
+  auto& message = arena.New<v1::ExchangeResponse>();
+  std::vector<wire::TensorData> data;
+  const absl::Status status = Parse(fragments, message, data);
+  if (!status.ok()) return status;
+  if (message.part_case() != part) {
+    return BadResponse("part", "the response to another kind of call");
   }
-  FillReport(header.report(), report);
-  return absl::OkStatus();
+  return TakeOutputs(*(message.*get)(), {}, outputs, report);
 }
 
 void AddIfWanted(int field, const char* name, const Tensor& tensor,
                  std::vector<Output>& outputs) {
-  if (!tensor.shape.empty()) outputs.push_back({field, name, tensor});
+  if (!tensor.shape.empty()) outputs.push_back({field, name, tensor, false, 0});
 }
 
 }  // namespace
@@ -159,6 +191,22 @@ absl::Status DecodeBackward(Fragments fragments,
   return DecodeOutputs<v1::BackwardResponse>(fragments, outputs, report);
 }
 
+absl::Status DecodeForwardExchange(Fragments fragments,
+                                   absl::Span<const Output> outputs,
+                                   Report& report) {
+  return DecodeExchange(fragments, outputs, report,
+                        v1::ExchangeResponse::kForward,
+                        &v1::ExchangeResponse::mutable_forward);
+}
+
+absl::Status DecodeBackwardExchange(Fragments fragments,
+                                    absl::Span<const Output> outputs,
+                                    Report& report) {
+  return DecodeExchange(fragments, outputs, report,
+                        v1::ExchangeResponse::kBackward,
+                        &v1::ExchangeResponse::mutable_backward);
+}
+
 absl::Status DecodeServerInfo(Fragments fragments, ServerInfo& info) {
   v1::GetServerInfoResponse from;
   std::vector<wire::TensorData> data;
@@ -179,6 +227,7 @@ absl::Status DecodeServerInfo(Fragments fragments, ServerInfo& info) {
   info.max_request_flops = from.limits().max_request_flops();
   info.max_head_dim = from.limits().max_head_dim();
   info.max_request_sequences = from.limits().max_request_sequences();
+  info.max_transfer_streams = from.limits().max_transfer_streams();
   info.preferred_chunk_bytes = from.preferred_chunk_bytes();
   return absl::OkStatus();
 }

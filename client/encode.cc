@@ -5,11 +5,10 @@
 #include "attn/v1/attention.pb.h"
 #include "client/check_enum.h"
 #include "client/messages.h"
+#include "client/request_writer.h"
 #include "client/tensor_size.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
-#include "google/protobuf/message.h"
-#include "proto/wire/fields.h"
 #include "proto/wire/message_arena.h"
 #include "proto/wire/status.h"
 
@@ -17,19 +16,6 @@ namespace attnd::client {
 namespace {
 
 namespace v1 = ::attn::v1;
-using Shape = std::vector<int64_t>;
-
-v1::DataType ToProto(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return v1::DATA_TYPE_F32;
-    case DType::kF16:
-      return v1::DATA_TYPE_F16;
-    case DType::kBF16:
-      return v1::DATA_TYPE_BF16;
-  }
-  return v1::DATA_TYPE_UNSPECIFIED;
-}
 
 v1::Layout ToProto(Layout layout) {
   switch (layout) {
@@ -78,6 +64,8 @@ absl::Status CheckEnums(const Attention& attention, Algorithm algorithm,
       CheckEnum("attention.layout", attention.layout, Layout::kPacked);
   status.Update(
       CheckEnum("options.algorithm", algorithm, Algorithm::kFlashAttention2));
+  status.Update(CheckEnum("options.transport", options.transport,
+                          TransportKind::kStream));
   status.Update(
       CheckEnum("options.priority", options.priority, Priority::kHigh));
   return status;
@@ -110,113 +98,11 @@ void FillOptions(Algorithm algorithm, bool deterministic,
   to.set_priority(ToProto(options.priority));
 }
 
-// Fills a request's tensor and output fields, by their numbers, and keeps the
-// first thing wrong with them; names come from the schema.
-class RequestWriter {
- public:
-  RequestWriter(google::protobuf::Message& request, int64_t max_message_bytes)
-      : request_(request),
-        fields_(request),
-        max_message_bytes_(max_message_bytes) {}
-
-  void Input(int field, const ConstTensor& tensor) {
-    if (!status_.ok() || tensor.shape.empty()) return;
-    const int64_t bytes = Bytes(field, tensor.dtype, tensor.shape);
-    Count(field, tensor.shape, tensor.data, bytes, "request", sent_bytes_);
-    if (!status_.ok()) return;
-    auto& to = fields_.Mutable<v1::Tensor>(field);
-    to.set_dtype(ToProto(tensor.dtype));
-    to.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
-    wire::TensorData& data = data_.emplace_back();
-    data.field = field;
-    data.pieces.push_back(absl::string_view(
-        static_cast<const char*>(tensor.data), static_cast<size_t>(bytes)));
-  }
-
-  // `expected`: the shape that the inputs give it; empty: unknown.
-  void Wanted(int field, const Tensor& tensor, const Shape& expected) {
-    if (!status_.ok()) return;
-    auto& to = fields_.Mutable<v1::OutputSpec>(field);
-    if (tensor.shape.empty()) return to.set_want(false);
-    const int64_t bytes = Bytes(field, tensor.dtype, tensor.shape);
-    if (!status_.ok()) return;
-    if (!expected.empty() && tensor.shape != expected) {
-      status_ = wire::FieldError(
-          absl::StrCat(Name(field), ".shape"),
-          absl::StrCat(ShapeText(tensor.shape), " where the inputs give ",
-                       ShapeText(expected)));
-      return;
-    }
-    Count(field, tensor.shape, tensor.data, bytes, "response", received_bytes_);
-    to.set_want(true);
-    to.set_dtype(ToProto(tensor.dtype));
-  }
-
-  absl::StatusOr<Pieces> Finish() {
-    if (!status_.ok()) return status_;
-    absl::StatusOr<Pieces> pieces = wire::Encode(request_, data_);
-    if (!pieces.ok()) return pieces;
-    int64_t total = 0;
-    for (const wire::Piece& piece : *pieces) {
-      total += piece.owned.size() + piece.borrowed.size();
-    }
-    if (total > max_message_bytes_) {
-      return wire::FieldError(
-          "request", absl::StrCat(total, " bytes, over the ",
-                                  max_message_bytes_, " of max_message_bytes"));
-    }
-    return pieces;
-  }
-
- private:
-  const std::string& Name(int field) const { return fields_.Name(field); }
-
-  int64_t Bytes(int field, DType dtype, const Shape& shape) {
-    const absl::StatusOr<int64_t> bytes =
-        TensorBytes(Name(field), dtype, shape);
-    status_.Update(bytes.status());
-    return bytes.value_or(0);
-  }
-
-  // Adds to `total`, the bytes of the tensors in one message.
-  void Count(int field, const Shape& shape, const void* data, int64_t bytes,
-             const char* message, int64_t& total) {
-    if (!status_.ok()) return;
-    if (bytes > max_message_bytes_ - total) {
-      status_ = wire::FieldError(
-          Name(field), absl::StrCat(ShapeText(shape), " makes the ", message,
-                                    " larger than max_message_bytes (",
-                                    max_message_bytes_, ")"));
-    } else if (bytes > 0 && data == nullptr) {
-      status_ = wire::FieldError(absl::StrCat(Name(field), ".data"), "null");
-    }
-    total += bytes;
-  }
-
-  const google::protobuf::Message& request_;
-  wire::Fields fields_;
-  const int64_t max_message_bytes_;
-  int64_t sent_bytes_ = 0;
-  int64_t received_bytes_ = 0;
-  std::vector<wire::TensorData> data_;
-  absl::Status status_;
-};
-
-}  // namespace
-
-absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
-                                     const CallOptions& options,
-                                     int64_t max_message_bytes) {
+void Fill(const ForwardCall& call, const CallOptions& options,
+          v1::ForwardRequest& request, RequestWriter& writer) {
   using Request = v1::ForwardRequest;
-  if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
-      !known.ok()) {
-    return known;
-  }
-  wire::MessageArena arena;
-  auto& request = arena.New<Request>();
   FillAttention(call.attention, *request.mutable_attention());
   FillOptions(call.algorithm, false, options, *request.mutable_options());
-  RequestWriter writer(request, max_message_bytes);
   writer.Input(Request::kQFieldNumber, call.q);
   writer.Input(Request::kKFieldNumber, call.k);
   writer.Input(Request::kVFieldNumber, call.v);
@@ -224,23 +110,14 @@ absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
   writer.Wanted(Request::kOFieldNumber, call.o, OutputShape(call.q, call.v));
   writer.Wanted(Request::kLseFieldNumber, call.lse,
                 LseShape(call.q, call.attention.layout));
-  return writer.Finish();
 }
 
-absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
-                                      const CallOptions& options,
-                                      int64_t max_message_bytes) {
+void Fill(const BackwardCall& call, const CallOptions& options,
+          v1::BackwardRequest& request, RequestWriter& writer) {
   using Request = v1::BackwardRequest;
-  if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
-      !known.ok()) {
-    return known;
-  }
-  wire::MessageArena arena;
-  auto& request = arena.New<Request>();
   FillAttention(call.attention, *request.mutable_attention());
   FillOptions(call.algorithm, call.deterministic, options,
               *request.mutable_options());
-  RequestWriter writer(request, max_message_bytes);
   writer.Input(Request::kQFieldNumber, call.q);
   writer.Input(Request::kKFieldNumber, call.k);
   writer.Input(Request::kVFieldNumber, call.v);
@@ -253,7 +130,104 @@ absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
   writer.Wanted(Request::kDqFieldNumber, call.dq, call.q.shape);
   writer.Wanted(Request::kDkFieldNumber, call.dk, call.k.shape);
   writer.Wanted(Request::kDvFieldNumber, call.dv, call.v.shape);
-  return writer.Finish();
+}
+
+int64_t TotalBytes(const Pieces& pieces) {
+  int64_t total = 0;
+  for (const wire::Piece& piece : pieces) {
+    total += piece.owned.size() + piece.borrowed.size();
+  }
+  return total;
+}
+
+absl::Status TooLarge(absl::string_view what, int64_t bytes, int64_t limit,
+                      absl::string_view limit_name) {
+  return wire::FieldError(what, absl::StrCat(bytes, " bytes, over the ", limit,
+                                             " of ", limit_name));
+}
+
+template <typename Request, typename Call>
+absl::StatusOr<Pieces> EncodeUnary(const Call& call, const CallOptions& options,
+                                   int64_t max_message_bytes) {
+  if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
+      !known.ok()) {
+    return known;
+  }
+  wire::MessageArena arena;
+  auto& request = arena.New<Request>();
+  UnaryWriter writer(request, max_message_bytes);
+  Fill(call, options, request, writer);
+  if (!writer.status().ok()) return writer.status();
+  absl::StatusOr<Pieces> pieces = wire::Encode(request, writer.data());
+  if (!pieces.ok()) return pieces;
+  if (const int64_t total = TotalBytes(*pieces); total > max_message_bytes) {
+    return TooLarge("request", total, max_message_bytes, "max_message_bytes");
+  }
+  return pieces;
+}
+
+// `part` is where in the header the request goes.
+template <typename Request, typename Call>
+absl::StatusOr<ExchangeParts> EncodeExchange(
+    const Call& call, const CallOptions& options, const ExchangeWishes& wishes,
+    Request* (v1::ExchangeHeader::*part)()) {
+  if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
+      !known.ok()) {
+    return known;
+  }
+  wire::MessageArena arena;
+  auto& message = arena.New<v1::ExchangeRequest>();
+  v1::ExchangeHeader& header = *message.mutable_header();
+  header.set_streams(wishes.streams);
+  header.set_chunk_bytes(wishes.chunk_bytes);
+  Request& request = *(header.*part)();
+  ExchangeWriter writer(request);
+  Fill(call, options, request, writer);
+  if (!writer.status().ok()) return writer.status();
+
+  ExchangeParts parts;
+  parts.streams = wishes.streams;
+  parts.header.resize(1);
+  parts.header[0].owned = message.SerializeAsString();
+  if (const int64_t total = TotalBytes(parts.header);
+      total > wire::kMaxHeaderBytes) {
+    return TooLarge("header", total, wire::kMaxHeaderBytes, "a header");
+  }
+  parts.inputs = std::move(writer.inputs());
+  parts.outputs = Outputs(call);
+  for (size_t i = 0; i < parts.outputs.size(); ++i) {
+    parts.outputs[i].streamed = writer.outputs()[i].streamed;
+    parts.outputs[i].bytes = writer.outputs()[i].bytes;
+  }
+  return parts;
+}
+
+}  // namespace
+
+absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
+                                     const CallOptions& options,
+                                     int64_t max_message_bytes) {
+  return EncodeUnary<v1::ForwardRequest>(call, options, max_message_bytes);
+}
+
+absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
+                                      const CallOptions& options,
+                                      int64_t max_message_bytes) {
+  return EncodeUnary<v1::BackwardRequest>(call, options, max_message_bytes);
+}
+
+absl::StatusOr<ExchangeParts> EncodeForwardExchange(
+    const ForwardCall& call, const CallOptions& options,
+    const ExchangeWishes& wishes) {
+  return EncodeExchange(call, options, wishes,
+                        &v1::ExchangeHeader::mutable_forward);
+}
+
+absl::StatusOr<ExchangeParts> EncodeBackwardExchange(
+    const BackwardCall& call, const CallOptions& options,
+    const ExchangeWishes& wishes) {
+  return EncodeExchange(call, options, wishes,
+                        &v1::ExchangeHeader::mutable_backward);
 }
 
 Pieces EncodeGetServerInfo() { return Pieces(); }

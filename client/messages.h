@@ -4,6 +4,7 @@
 // Calls to attn.v1 requests, and responses into the caller's memory. Pure
 // functions; tensor bytes are copied once, on the way in.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -36,9 +37,47 @@ struct Output {
   int field = 0;
   const char* name = "";
   Tensor tensor;
+  // In an Exchange: in chunks, `bytes` in all, instead of in the response.
+  bool streamed = false;
+  int64_t bytes = 0;
 };
 std::vector<Output> Outputs(const ForwardCall& call);
 std::vector<Output> Outputs(const BackwardCall& call);
+
+// An input that travels in chunks, in the caller's memory.
+struct StreamedInput {
+  int field = 0;  // of the request
+  absl::string_view bytes;
+};
+
+// A call as an Exchange.
+struct ExchangeParts {
+  Pieces header;  // the first message
+  int streams = 1;
+  std::vector<StreamedInput> inputs;
+  std::vector<Output> outputs;
+};
+
+// What an Exchange asks the server for.
+struct ExchangeWishes {
+  int streams = 1;
+  int64_t chunk_bytes = 0;  // 0: the server's choice
+};
+
+// Tensors below the first travel in the header, or in the response, as long as
+// no more than the second do: a chunk and a place on the grid of their own
+// would cost more than they do.
+inline constexpr int64_t kInlineTensorBytes = int64_t{64} << 10;
+inline constexpr int64_t kInlineMessageBytes = int64_t{512} << 10;
+
+// As EncodeForward and EncodeBackward, for calls of any size; the header alone
+// has a limit, wire::kMaxHeaderBytes.
+absl::StatusOr<ExchangeParts> EncodeForwardExchange(
+    const ForwardCall& call, const CallOptions& options,
+    const ExchangeWishes& wishes);
+absl::StatusOr<ExchangeParts> EncodeBackwardExchange(
+    const BackwardCall& call, const CallOptions& options,
+    const ExchangeWishes& wishes);
 
 // Copies the outputs of a ForwardResponse or a BackwardResponse. INTERNAL
 // naming the field, with nothing said about what is already written, when it is
@@ -47,6 +86,14 @@ absl::Status DecodeForward(Fragments fragments,
                            absl::Span<const Output> outputs, Report& report);
 absl::Status DecodeBackward(Fragments fragments,
                             absl::Span<const Output> outputs, Report& report);
+// The same of an ExchangeResponse with one of these. Outputs that are streamed
+// must be said to be, and are not looked at otherwise.
+absl::Status DecodeForwardExchange(Fragments fragments,
+                                   absl::Span<const Output> outputs,
+                                   Report& report);
+absl::Status DecodeBackwardExchange(Fragments fragments,
+                                    absl::Span<const Output> outputs,
+                                    Report& report);
 
 Pieces EncodeGetServerInfo();
 absl::Status DecodeServerInfo(Fragments fragments, ServerInfo& info);

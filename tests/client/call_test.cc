@@ -40,9 +40,9 @@ class CallTest : public ::testing::Test {
       }
       return decode_status_;
     };
-    spec.done = [this](absl::Status status, int attempts) {
+    spec.done = [this](absl::Status status, const CallStats& stats) {
       ASSERT_FALSE(outcome_.has_value()) << "done twice";
-      outcome_ = {std::move(status), attempts};
+      outcome_ = {std::move(status), stats.attempts};
     };
     return Call::Start(std::move(spec),
                        {transport_, executor_, budget_, policy_});
@@ -233,7 +233,7 @@ TEST(CallRaceTest, CancelRacesWithAnswers) {
     spec.decode = [](absl::Span<const absl::string_view>) {
       return absl::OkStatus();
     };
-    spec.done = [&](absl::Status status, int) {
+    spec.done = [&](absl::Status status, const CallStats&) {
       ++done;
       EXPECT_TRUE(status.ok() || absl::IsCancelled(status) ||
                   absl::IsUnavailable(status))

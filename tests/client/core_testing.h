@@ -101,9 +101,10 @@ class CoreTest : public ::testing::Test {
   }
 
   // Refused before anything is sent.
-  void ExpectRefused(const ForwardCall& call, const std::string& field) {
+  void ExpectRefused(const ForwardCall& call, const std::string& field,
+                     const CallOptions& options = {}) {
     const size_t sent = transport_->size();
-    const absl::Status status = client_->Forward(call, {}).status();
+    const absl::Status status = client_->Forward(call, options).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     ASSERT_EQ(wire::FieldViolations(status).size(), 1) << status;
     EXPECT_EQ(wire::FieldViolations(status)[0].field, field) << status;

@@ -15,6 +15,8 @@ using ::testing::ElementsAre;
 
 using CoreEncodeTest = CoreTest;
 
+constexpr CallOptions kUnary = {.transport = TransportKind::kUnary};
+
 TEST_F(CoreEncodeTest, ForwardSendsPlainProtobufOverTheCallersMemory) {
   ForwardCall call = Call();
   std::string bias = RandomBytes(1 * 4 * 3 * 7 * 4);
@@ -124,7 +126,7 @@ TEST_F(CoreEncodeTest, RefusesTensorsThatCannotBeSent) {
   call = Call();
   call.v.shape = {1, 1 << 20, 1 << 10, 6};
   call.o = {};
-  ExpectRefused(call, "v");  // 12 GiB
+  ExpectRefused(call, "v", kUnary);  // 12 GiB
 }
 
 // The first number beyond each enum, which the wire would carry as a default.
@@ -152,17 +154,17 @@ TEST_F(CoreEncodeTest, RefusesWhatDoesNotFitAMessage) {
   ClientOptions options;
   options.max_message_bytes = q_.size() + k_.size() + 10;
   Reset(options);
-  ExpectRefused(Call(), "v");
+  ExpectRefused(Call(), "v", kUnary);
   options.max_message_bytes = q_.size() + k_.size() + v_.size();
   Reset(options);
   ForwardCall call = Call();
   call.o = call.lse = {};
-  ExpectRefused(call, "request");
+  ExpectRefused(call, "request", kUnary);
   options.max_message_bytes = o_.size() + 1;
   Reset(options);
   call = Call();
   call.v = call.k = {};
-  ExpectRefused(call, "lse");
+  ExpectRefused(call, "lse", kUnary);
 }
 
 }  // namespace

@@ -13,8 +13,9 @@
 //
 // Inputs are sent from the caller's memory and results are copied once, into
 // the caller's memory. When a call completes, successful or not, the library
-// and gRPC have let go of all of it. Nothing of Protocol Buffers or gRPC is
-// in this header.
+// and gRPC have let go of all of it. Calls may be of any size: large ones
+// travel in chunks, over several connections where there are. Nothing of
+// Protocol Buffers or gRPC is in this header.
 
 #include <cstdint>
 #include <functional>
@@ -39,6 +40,16 @@ enum class Algorithm : uint8_t {
   kFlashAttention2,
 };
 enum class Priority : uint8_t { kLow, kNormal, kHigh };
+
+// How a call travels.
+enum class TransportKind : uint8_t {
+  // kStream from 8 MiB of inputs and outputs on, and where a message would be
+  // larger than max_message_bytes; otherwise, and with a server that lacks
+  // Exchange, kUnary.
+  kAuto,
+  kUnary,   // one message each way
+  kStream,  // an Exchange: chunks, over one or more connections
+};
 
 int64_t SizeOf(DType dtype);  // bytes of one element
 
@@ -103,6 +114,7 @@ struct CallOptions {
   // ClientOptions::keepalive_time.
   absl::Duration timeout = absl::InfiniteDuration();
   Priority priority = Priority::kNormal;
+  TransportKind transport = TransportKind::kAuto;
 };
 
 // How the server ran a request, and what the client saw.
@@ -112,9 +124,12 @@ struct Report {
   Algorithm algorithm = Algorithm::kAuto;
   int batch_requests = 0;
   double flops = 0;
-  absl::Duration queue, upload, compute, download;  // the server's phases
-  absl::Duration total;                             // as the caller saw it
+  // The server's phases; `receive` of an Exchange only.
+  absl::Duration receive, queue, upload, compute, download;
+  absl::Duration total;  // as the caller saw it
   int attempts = 1;
+  TransportKind transport = TransportKind::kUnary;  // never kAuto
+  int streams = 1;                                  // that carried it
 };
 
 struct Device {
@@ -137,12 +152,15 @@ struct ServerInfo {
   double max_request_flops = 0;
   int64_t max_head_dim = 0;
   int64_t max_request_sequences = 0;  // entries of q_lens and its kin
+  int max_transfer_streams = 0;       // 0: the server lacks Exchange
   int64_t preferred_chunk_bytes = 0;
 };
 
 struct ClientOptions {
   // Behaviour.
-  // The largest response accepted, and the largest request sent.
+  // The largest message accepted, and the largest unary request sent. What an
+  // Exchange sends has at most 4 MiB, whatever the tensors have; it asks for
+  // chunks of less where this is less than twice that.
   int64_t max_message_bytes = (int64_t{1} << 31) - 1;
   // A silent peer is given up after keepalive_time + keepalive_timeout. While
   // a write to it is stuck nothing else ends a call: over TCP the write is
@@ -164,7 +182,8 @@ struct ClientOptions {
   // of ten.
   double retry_budget = 0.2;
   // Performance.
-  // Calls take turns on them; each carries 1 to 3 GB/s.
+  // Calls take turns on them; each carries 1 to 3 GB/s. A large call uses one
+  // for every 16 MiB, at most 8, and no more than the server allows.
   int connections = 1;
   int executor_threads = 1;  // they run asynchronous callbacks
 
@@ -174,10 +193,11 @@ struct ClientOptions {
 // Thread-safe. Destruction waits for its calls, so never from a callback.
 //
 // Every call returns the server's status, or: INVALID_ARGUMENT (naming the
-// field) when the call's tensors disagree with their sizes or are too large to
-// send, or an enum holds none of its values, DEADLINE_EXCEEDED, CANCELLED,
-// INTERNAL (naming the field) when a response does not fit the memory given for
-// it.
+// field) when the call's tensors disagree with their sizes, or are too large to
+// send where the call is to be unary, or an enum holds none of its values,
+// UNIMPLEMENTED when they are too large for all that the server can do,
+// DEADLINE_EXCEEDED, CANCELLED, INTERNAL (naming the field) when a response
+// does not fit the memory given for it.
 class Client {
  public:
   using Callback = std::function<void(absl::StatusOr<Report>)>;

@@ -1,0 +1,37 @@
+#ifndef ATTND_CLIENT_PREPARE_H_
+#define ATTND_CLIENT_PREPARE_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "attnd/client.h"
+#include "client/call.h"
+
+namespace attnd::client {
+
+// What decides, beside the call itself, how a call travels.
+struct Route {
+  int64_t max_message_bytes = 0;
+  int connections = 1;
+  bool lacks_exchange = false;  // the server, as far as the client knows
+};
+
+// From so many bytes of inputs and outputs on an Exchange is faster than one
+// message each way: there the server receives, and the client copies, while the
+// rest is still on its way.
+inline constexpr int64_t kStreamFromBytes = int64_t{8} << 20;
+// A connection more is worth its setup for so many bytes.
+inline constexpr int64_t kBytesPerStream = int64_t{16} << 20;
+inline constexpr int kMaxStreams = 8;
+
+// Fills in what `spec` sends, and how it reads the response, into the call's
+// memory and `report`, which must outlive it. Errors as EncodeForward's.
+absl::Status PrepareForward(const ForwardCall& call, const CallOptions& options,
+                            const Route& route, Report& report, CallSpec& spec);
+absl::Status PrepareBackward(const BackwardCall& call,
+                             const CallOptions& options, const Route& route,
+                             Report& report, CallSpec& spec);
+
+}  // namespace attnd::client
+
+#endif  // ATTND_CLIENT_PREPARE_H_
