@@ -29,11 +29,13 @@ T Get(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-void Serve(std::unique_ptr<Backend> backend, bool long_links) {
+void Serve(std::unique_ptr<Backend> backend, bool long_links,
+           const std::string& path) {
   std::vector<std::unique_ptr<Backend>> backends;
   backends.push_back(std::move(backend));
   server::ServerOptions options;
   options.long_links = long_links;
+  options.unix_socket = path;
   // As attnd does.
   options.scheduler.run_here_flops = server::kRunHereFlops;
   server::ReadWholeFrames();
@@ -45,17 +47,21 @@ void Serve(std::unique_ptr<Backend> backend, bool long_links) {
 
 }  // namespace
 
-void ServeAttndCopying(bool long_links) {
-  Serve(std::make_unique<server::IdentityBackend>(), long_links);
+void ServeAttndCopying(bool long_links, const std::string& path) {
+  Serve(std::make_unique<server::IdentityBackend>(), long_links, path);
 }
 
 void ServeAttndOnCpu() {
-  Serve(Get(CreateCpuBackend({})), /*long_links=*/false);
+  Serve(Get(CreateCpuBackend({})), /*long_links=*/false, "");
 }
 
-EchoCall ConnectAttnd(const std::string& target) {
-  std::shared_ptr<client::Client> client = Get(client::Client::Create(target));
-  return [client](const Exchange& exchange) {
+EchoCall ConnectAttnd(const std::string& target, int connections,
+                      client::TransportKind transport) {
+  client::ClientOptions options;
+  options.connections = connections;
+  std::shared_ptr<client::Client> client =
+      Get(client::Client::Create(target, options));
+  return [client, transport](const Exchange& exchange) {
     constexpr int64_t kHeads = 8, kDim = 128;
     const std::vector<int64_t> shape{
         1, int64_t(exchange.bytes) / (kHeads * kDim * 4), kHeads, kDim};
@@ -64,7 +70,9 @@ EchoCall ConnectAttnd(const std::string& target) {
     call.k = {client::DType::kF32, shape, exchange.in[1]};
     call.v = {client::DType::kF32, shape, exchange.in[2]};
     call.o = {client::DType::kF32, shape, exchange.out};
-    Get(client->Forward(call, {}));
+    client::CallOptions how;
+    how.transport = transport;
+    Get(client->Forward(call, how));
   };
 }
 

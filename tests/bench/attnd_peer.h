@@ -6,18 +6,22 @@
 
 #include <string>
 
+#include "attnd/client.h"
 #include "tests/bench/echo_peers.h"
 
 namespace attnd::bench {
 
-// Serve on a free loopback port until the parent is done: with a backend that
-// only copies, so that O is Q, or with the CPU's. `long_links`: the server's
-// option of that name.
-void ServeAttndCopying(bool long_links);
+// Serve on a free loopback port, and on the unix socket `path` if that is not
+// empty, until the parent is done: with a backend that only copies, so that O
+// is Q, or with the CPU's. `long_links`: the server's option of that name.
+void ServeAttndCopying(bool long_links, const std::string& path = "");
 void ServeAttndOnCpu();
 
-// A client with a connection of its own, for the server that copies.
-EchoCall ConnectAttnd(const std::string& target);
+// A client with connections of its own, for the server that copies, which takes
+// the way `transport`.
+EchoCall ConnectAttnd(
+    const std::string& target, int connections = 1,
+    client::TransportKind transport = client::TransportKind::kUnary);
 
 }  // namespace attnd::bench
 
