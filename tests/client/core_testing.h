@@ -104,7 +104,11 @@ class CoreTest : public ::testing::Test {
   void ExpectRefused(const ForwardCall& call, const std::string& field,
                      const CallOptions& options = {}) {
     const size_t sent = transport_->size();
-    const absl::Status status = client_->Forward(call, options).status();
+    absl::Status status;
+    client_->ForwardAsync(call, options, [&](absl::StatusOr<Report> report) {
+      status = report.status();
+    });
+    executor_->RunReady();
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
     ASSERT_EQ(wire::FieldViolations(status).size(), 1) << status;
     EXPECT_EQ(wire::FieldViolations(status)[0].field, field) << status;
