@@ -25,6 +25,22 @@ const std::map<std::string, Algorithm>& Algorithms() {
   return names;
 }
 
+const std::map<std::string, TransportKind>& Transports() {
+  static const auto& names = *new std::map<std::string, TransportKind>{
+      {"auto", TransportKind::kAuto},
+      {"unary", TransportKind::kUnary},
+      {"stream", TransportKind::kStream}};
+  return names;
+}
+
+template <typename Value>
+const char* NameIn(const std::map<std::string, Value>& names, Value value) {
+  for (const auto& [name, named] : names) {
+    if (named == value) return name.c_str();
+  }
+  return "unknown";
+}
+
 // One of the names in `values`, which --help lists, as an error does. Not by
 // CLI11's transformers: they print the values too, and take them for names.
 template <typename T, typename Value>
@@ -101,6 +117,18 @@ void AddExecutionFlags(RequestFlags& flags, CLI::App& app) {
       ->group(group);
 }
 
+void AddTransportFlags(RequestFlags& flags, CLI::App& app) {
+  const char* group = "Server";
+  AddChoice(app, "--transport", flags.transport, Transports(),
+            "as one message or in chunks; by default as the size has it")
+      ->group(group);
+  app.add_option("--connections", flags.connections,
+                 "what travels in chunks uses up to one for every 16 MiB")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256))
+      ->group(group);
+}
+
 void AddFile(CLI::App& app, const std::string& name, std::string& target,
              const char* group, const std::string& help,
              bool required = false) {
@@ -141,6 +169,7 @@ void AddForward(Flags& flags, CLI::App& app) {
   AddTolerance(r, app);
   AddAttentionFlags(r, app);
   AddExecutionFlags(r, app);
+  AddTransportFlags(r, app);
 }
 
 void AddBackward(Flags& flags, CLI::App& app) {
@@ -166,6 +195,7 @@ void AddBackward(Flags& flags, CLI::App& app) {
   AddTolerance(r, app);
   AddAttentionFlags(r, app);
   AddExecutionFlags(r, app);
+  AddTransportFlags(r, app);
   app.add_flag("--deterministic", r.deterministic, "the same bits on every run")
       ->group("Execution");
 }
@@ -173,17 +203,13 @@ void AddBackward(Flags& flags, CLI::App& app) {
 }  // namespace
 
 const char* Name(Algorithm algorithm) {
-  for (const auto& [name, value] : Algorithms()) {
-    if (value == algorithm) return name.c_str();
-  }
-  return "unknown";
+  return NameIn(Algorithms(), algorithm);
 }
 
-const char* Name(DType dtype) {
-  for (const auto& [name, value] : DTypes()) {
-    if (value == dtype) return name.c_str();
-  }
-  return "unknown";
+const char* Name(DType dtype) { return NameIn(DTypes(), dtype); }
+
+const char* Name(TransportKind transport) {
+  return NameIn(Transports(), transport);
 }
 
 void AddCommands(Flags& flags, CLI::App& app) {

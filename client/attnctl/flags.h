@@ -35,6 +35,8 @@ struct RequestFlags {
   Algorithm algorithm = Algorithm::kAuto;
   Priority priority = Priority::kNormal;
   bool deterministic = false;
+  TransportKind transport = TransportKind::kAuto;
+  int connections = 1;
 };
 
 struct Flags {
@@ -45,6 +47,7 @@ struct Flags {
 // The names that flags and reports give an algorithm.
 const char* Name(Algorithm algorithm);
 const char* Name(DType dtype);
+const char* Name(TransportKind transport);
 
 // Adds the commands info, health, forward and backward, with their flags.
 void AddCommands(Flags& flags, CLI::App& app);

@@ -31,6 +31,7 @@ int RunRequest(bool forward, Client& client, const Flags& flags,
   const bool json = flags.server.json;
   const double tolerance = flags.request.tolerance;
   options.priority = flags.request.priority;
+  options.transport = flags.request.transport;
   absl::StatusOr<Request> request =
       forward ? LoadForward(flags.request) : LoadBackward(flags.request);
   if (!request.ok()) return Fail(request.status(), json, kBadInput);
@@ -77,7 +78,9 @@ int Run(const std::string& command, const Flags& flags) {
                     "is needed"),
                 flags.server.json, kBadInput);
   }
-  const auto client = Client::Create(flags.server.server);
+  ClientOptions client_options;
+  client_options.connections = flags.request.connections;
+  const auto client = Client::Create(flags.server.server, client_options);
   if (!client.ok()) return Fail(client.status(), flags.server.json, kBadInput);
   if (command == "info") return RunInfo(**client, flags.server, options);
   if (command == "health") return RunHealth(**client, flags.server, options);

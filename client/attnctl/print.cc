@@ -34,6 +34,13 @@ std::string Line(const char* label, const std::string& text) {
   return absl::StrFormat("  %-10s %s\n", label, text);
 }
 
+// "stream, 3 streams"; "unary".
+std::string TransportText(const Report& report) {
+  if (report.transport != TransportKind::kStream) return Name(report.transport);
+  return absl::StrCat(Name(report.transport), ", ", report.streams, " stream",
+                      report.streams == 1 ? "" : "s");
+}
+
 // Names may hold any bytes; JSON's strings hold UTF-8, and in ASCII nothing
 // that a terminal obeys.
 std::string Dump(const Json& json) {
@@ -71,8 +78,10 @@ std::string ResultText(const Request& request, const Report& report,
                                       Name(report.algorithm), "), with ",
                                       report.batch_requests - 1,
                                       " other requests in its batch"));
+  text += Line("transport", TransportText(report));
   text += Line("server",
-               absl::StrCat("queue ", Milliseconds(report.queue), ", upload ",
+               absl::StrCat("receive ", Milliseconds(report.receive),
+                            ", queue ", Milliseconds(report.queue), ", upload ",
                             Milliseconds(report.upload), ", compute ",
                             Milliseconds(report.compute), ", download ",
                             Milliseconds(report.download)));
@@ -109,8 +118,11 @@ std::string ResultJson(const Request& request, const Report& report,
                {"flops", report.flops},
                {"tflops_per_second", Tflops(report)},
                {"attempts", report.attempts},
+               {"transport", Name(report.transport)},
+               {"streams", report.streams},
                {"milliseconds",
-                {{"queue", absl::ToDoubleMilliseconds(report.queue)},
+                {{"receive", absl::ToDoubleMilliseconds(report.receive)},
+                 {"queue", absl::ToDoubleMilliseconds(report.queue)},
                  {"upload", absl::ToDoubleMilliseconds(report.upload)},
                  {"compute", absl::ToDoubleMilliseconds(report.compute)},
                  {"download", absl::ToDoubleMilliseconds(report.download)},
@@ -141,6 +153,7 @@ std::string InfoText(const ServerInfo& info) {
                                       info.max_request_flops, info.max_head_dim,
                                       info.max_request_sequences));
   text += Line("chunk", absl::StrCat(info.preferred_chunk_bytes, " bytes"));
+  text += Line("streams", absl::StrCat(info.max_transfer_streams));
   return text;
 }
 
@@ -164,6 +177,7 @@ std::string InfoJson(const ServerInfo& info) {
                {"max_request_flops", info.max_request_flops},
                {"max_head_dim", info.max_head_dim},
                {"max_request_sequences", info.max_request_sequences},
+               {"max_transfer_streams", info.max_transfer_streams},
                {"preferred_chunk_bytes", info.preferred_chunk_bytes}});
 }
 

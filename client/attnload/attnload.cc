@@ -33,6 +33,7 @@ struct Flags {
   std::string mix;
   double warm_up_s = 1, duration_s = 10, timeout_s = 60;
   std::string priority = "normal";
+  std::string transport = "auto";
   std::string json;
   int connections = 1;
   int attempts = 1;
@@ -83,6 +84,10 @@ void AddFlags(CLI::App& app, Flags& f) {
   app.add_option("--priority", f.priority, "low, normal or high")
       ->capture_default_str()
       ->check(CLI::IsMember({"low", "normal", "high"}));
+  app.add_option("--transport", f.transport,
+                 "auto, unary or stream: one message each way, or chunks")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "unary", "stream"}));
   app.add_option("--max_in_flight", f.load.max_in_flight,
                  "Open loop: requests due beyond these wait, which counts")
       ->capture_default_str()
@@ -188,6 +193,12 @@ client::Priority PriorityOf(const std::string& name) {
   return name == "high" ? client::Priority::kHigh : client::Priority::kNormal;
 }
 
+client::TransportKind TransportOf(const std::string& name) {
+  if (name == "unary") return client::TransportKind::kUnary;
+  return name == "stream" ? client::TransportKind::kStream
+                          : client::TransportKind::kAuto;
+}
+
 int Fail(int code, const absl::Status& status) {
   std::cerr << "attnload: " << status.message() << "\n";
   return code;
@@ -206,6 +217,7 @@ bool RunLevels(client::Client& client, const Flags& flags,
   options.warm_up = absl::Seconds(flags.warm_up_s);
   options.duration = absl::Seconds(flags.duration_s);
   options.call.priority = PriorityOf(flags.priority);
+  options.call.transport = TransportOf(flags.transport);
   Workload workload(shapes, options.seed);
   bool good = true;
   for (LevelResults& level : levels) {

@@ -46,11 +46,16 @@ void Recorder::Record(const Outcome& outcome,
   shape.latency.Record(latency);
   shape.bytes += outcome.bytes;
   shape.flops += report->flops;
+  results_.receive += report->receive;
   results_.queue += report->queue;
   results_.upload += report->upload;
   results_.compute += report->compute;
   results_.download += report->download;
   results_.batch_requests += report->batch_requests;
+  if (report->transport == client::TransportKind::kStream) {
+    ++results_.streamed;
+    results_.streams += report->streams;
+  }
 }
 
 void Recorder::RecordCheck(const RowVerdict& verdict) {

@@ -33,8 +33,10 @@ struct Results {
   Histogram latency;  // of answered requests
   std::vector<ShapeResults> shapes;
   // Sums over answered requests, as the server reports them.
-  absl::Duration queue, upload, compute, download;
+  absl::Duration receive, queue, upload, compute, download;
   double batch_requests = 0;
+  // How the answered ones travelled: those in chunks, and the streams of these.
+  int64_t streamed = 0, streams = 0;
   int64_t ok = 0, failed = 0;
   // By status code, measured or not, and the first message of each error.
   std::map<absl::StatusCode, int64_t> sent_by_code;

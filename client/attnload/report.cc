@@ -59,11 +59,15 @@ void AppendFindings(const std::vector<LevelResults>& levels, std::string& out) {
   std::map<absl::StatusCode, int64_t> by_code;
   std::map<absl::StatusCode, std::string> first;
   int64_t checked = 0, wrong = 0;
+  int64_t ok = 0, streamed = 0, streams = 0;
   RowVerdict rows;
   for (const LevelResults& level : levels) {
     for (const auto& [code, n] : level.results.sent_by_code) by_code[code] += n;
     first.insert(level.results.first_error.begin(),
                  level.results.first_error.end());
+    ok += level.results.ok;
+    streamed += level.results.streamed;
+    streams += level.results.streams;
     checked += level.results.answers_checked;
     wrong += level.results.answers_wrong;
     rows.Merge(level.results.rows);
@@ -74,6 +78,9 @@ void AppendFindings(const std::vector<LevelResults>& levels, std::string& out) {
                           absl::StatusCodeToString(code), n,
                           Printable(first[code]));
   }
+  absl::StrAppendFormat(&out, "answered: %d unary, %d in streams (%.1f each)\n",
+                        ok - streamed, streamed,
+                        streamed == 0 ? 0 : streams / double(streamed));
   absl::StrAppendFormat(&out, "answers checked: %d (%d elements), wrong: %d\n",
                         checked, rows.elements, wrong);
   if (wrong > 0) absl::StrAppendFormat(&out, "  worst %s\n", rows.where);
@@ -106,11 +113,14 @@ nlohmann::json JsonOf(const std::vector<Shape>& shapes,
       {"gigabytes_per_s", r.PerSecond(r.bytes()) / 1e9},
       {"latency", JsonOf(r.latency)},
       {"server_mean_s",
-       {{"queue", mean(r.queue)},
+       {{"receive", mean(r.receive)},
+        {"queue", mean(r.queue)},
         {"upload", mean(r.upload)},
         {"compute", mean(r.compute)},
         {"download", mean(r.download)}}},
       {"mean_batch_requests", r.ok == 0 ? 0 : r.batch_requests / double(r.ok)},
+      {"transport", {{"unary", r.ok - r.streamed}, {"stream", r.streamed}}},
+      {"mean_streams", r.streamed == 0 ? 0 : r.streams / double(r.streamed)},
       {"in_flight_peak", r.in_flight_peak},
       {"answers_checked", r.answers_checked},
       {"answers_wrong", r.answers_wrong}};

@@ -31,6 +31,8 @@ TEST_F(AttnctlTest, BadFlagsAreUsageErrors) {
                                              {"--window_left=x"},
                                              {"--timeout=soon"},
                                              {"--timeout=-1s"},
+                                             {"--connections=0"},
+                                             {"--connections=257"},
                                              {"--tolerance=-1"},
                                              {"--no_such_flag"}}) {
     const Ran ran = Forward(flags);
@@ -65,7 +67,8 @@ TEST_F(AttnctlTest, ABadChoiceIsAnsweredWithTheChoices) {
       {"--layout", "bhsd, bshd, packed"},
       {"--priority", "high, low, normal"},
       {"--dtype", "bf16, f16, f32"},
-      {"--out_dtype", "bf16, f16, f32"}};
+      {"--out_dtype", "bf16, f16, f32"},
+      {"--transport", "auto, stream, unary"}};
   for (const auto& [flag, names] : choices) {
     // The number of a choice is not its name, nor is the byte of that number.
     for (const std::string value : {"other", "1", "\x01"}) {

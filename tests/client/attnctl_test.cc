@@ -71,6 +71,8 @@ TEST_F(AttnctlTest, JsonIsOneObjectWithTheReport) {
   EXPECT_GT(json["flops"], 0);
   EXPECT_GT(json["milliseconds"]["total"], 0);
   EXPECT_EQ(json["attempts"], 1);
+  EXPECT_EQ(json["transport"], "unary");
+  EXPECT_EQ(json["streams"], 1);
 }
 
 TEST_F(AttnctlTest, EveryAlgorithmIsReachedByItsName) {

@@ -161,6 +161,7 @@ TEST_F(AttnloadTest, BadFlagsAreUsageErrors) {
       {"--timeout", "0"},
       {"--timeout", "nan"},
       {"--priority", "urgent"},
+      {"--transport", "pigeon"},
       {"--max_in_flight", "0"},
       {"--max_in_flight", "1048577"},
       {"--connections", "0"},
@@ -201,8 +202,8 @@ TEST_F(AttnloadTest, HelpSaysEveryFlagAndSucceeds) {
   for (const char* part :
        {"--concurrency", "--rate", "--shape", "--mix", "--warmup", "--duration",
         "--requests", "--timeout", "--priority", "--max_in_flight",
-        "--connections", "--attempts", "--check", "--seed", "--json",
-        "Exit status"}) {
+        "--connections", "--transport", "--attempts", "--check", "--seed",
+        "--json", "Exit status"}) {
     EXPECT_THAT(ran.output, HasSubstr(part));
   }
 }

@@ -68,6 +68,7 @@ void ExpectConsistent(const json& level, double bytes) {
   EXPECT_GT(level["server_mean_s"]["compute"], 0);
   EXPECT_LE(phases, level["latency"]["mean_s"].get<double>());
   EXPECT_GE(level["mean_batch_requests"], 1);
+  EXPECT_EQ(Sum(level["transport"]), ok);
   EXPECT_EQ(level["answers_wrong"], 0);
   if (level["loop"] == "open") return;
   // Little's law: what is in flight is never more than asked for.
