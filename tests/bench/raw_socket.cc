@@ -7,11 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <semaphore>
@@ -34,6 +36,7 @@ constexpr int kTensors = 3;
 
 // What a connection says first.
 struct Hello {
+  int32_t client = 0;  // whose memory it shares
   int32_t index = 0;
   int32_t connections = 0;
 };
@@ -82,22 +85,17 @@ bool ReceiveInto(std::vector<std::byte>& chunk, int socket, std::byte* to,
   return true;
 }
 
-// A server's memory, which the threads of all its connections share.
+// A server's memory for one client, which the threads of its connections share.
 class Exchanges {
  public:
-  explicit Exchanges(size_t bytes)
-      : bytes_(bytes), in_(kTensors * bytes), out_(bytes) {}
+  Exchanges(size_t bytes, int connections)
+      : bytes_(bytes),
+        in_(kTensors * bytes),
+        out_(bytes),
+        all_here_(connections) {}
 
   // Serves one connection until its peer is gone.
-  void Serve(int socket) {
-    Hello hello;
-    if (!ReadAll(socket, &hello, sizeof hello)) return;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      if (all_here_ == nullptr) {
-        all_here_ = std::make_unique<std::barrier<>>(hello.connections);
-      }
-    }
+  void Serve(int socket, const Hello& hello) {
     const Share share = ShareOf(bytes_, hello.index, hello.connections);
     std::vector<std::byte> chunk(kChunkBytes);
     for (;;) {
@@ -107,11 +105,11 @@ class Exchanges {
           return;
         }
       }
-      all_here_->arrive_and_wait();
+      all_here_.arrive_and_wait();
       // As the device does that only copies; each thread its part.
       std::memcpy(out_.data() + share.offset, in_.data() + share.offset,
                   share.bytes);
-      all_here_->arrive_and_wait();
+      all_here_.arrive_and_wait();
       SendAll(socket, out_.data() + share.offset, share.bytes);
     }
   }
@@ -119,8 +117,33 @@ class Exchanges {
  private:
   const size_t bytes_;
   std::vector<std::byte> in_, out_;
+  std::barrier<> all_here_;
+};
+
+// Those of all clients.
+class Server {
+ public:
+  explicit Server(size_t bytes) : bytes_(bytes) {}
+
+  void Serve(int socket) {
+    Hello hello;
+    if (!ReadAll(socket, &hello, sizeof hello)) return;
+    Exchanges* exchanges = nullptr;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      auto& slot = clients_[hello.client];
+      if (slot == nullptr) {
+        slot = std::make_unique<Exchanges>(bytes_, hello.connections);
+      }
+      exchanges = slot.get();
+    }
+    exchanges->Serve(socket, hello);
+  }
+
+ private:
+  const size_t bytes_;
   std::mutex mutex_;
-  std::unique_ptr<std::barrier<>> all_here_;
+  std::map<int, std::unique_ptr<Exchanges>> clients_;
 };
 
 int Listen(const std::string& path, int& port) {
@@ -179,10 +202,10 @@ int Connect(const std::string& target) {
 // A client's connection, with the thread that drives it.
 class Connection {
  public:
-  Connection(const std::string& target, int index, int connections,
+  Connection(const std::string& target, int client, int index, int connections,
              size_t bytes)
       : socket_(Connect(target)), share_(ShareOf(bytes, index, connections)) {
-    const Hello hello{index, connections};
+    const Hello hello{client, index, connections};
     SendAll(socket_, reinterpret_cast<const std::byte*>(&hello), sizeof hello);
     thread_ = std::thread([this] { Loop(); });
   }
@@ -229,15 +252,13 @@ void ServeRawSockets(size_t bytes, const std::string& path) {
   int port = 0;
   const int listener = Listen(path, port);
   std::thread([listener, bytes] {
-    auto& exchanges = *new Exchanges(bytes);
+    auto& server = *new Server(bytes);
     for (;;) {
       const int connection = accept(listener, nullptr, nullptr);
       if (connection < 0) return;
       const int on = 1;
       setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      std::thread([connection, &exchanges] {
-        exchanges.Serve(connection);
-      }).detach();
+      std::thread([connection, &server] { server.Serve(connection); }).detach();
     }
   }).detach();
   ServeUntilParentIsDone(port);
@@ -246,9 +267,12 @@ void ServeRawSockets(size_t bytes, const std::string& path) {
 
 EchoCall ConnectRawSockets(const std::string& target, int connections,
                            size_t bytes) {
+  static std::atomic<int> clients = 0;
+  const int client = ++clients;
   auto all = std::make_shared<std::vector<std::unique_ptr<Connection>>>();
   for (int i = 0; i < connections; ++i) {
-    all->push_back(std::make_unique<Connection>(target, i, connections, bytes));
+    all->push_back(
+        std::make_unique<Connection>(target, client, i, connections, bytes));
   }
   return [all](const Exchange& exchange) {
     for (const auto& connection : *all) connection->Begin(exchange);
