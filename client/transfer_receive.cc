@@ -110,9 +110,7 @@ absl::Status Transfer::TakeChunk(const ResultChunk& chunk) {
 absl::Status Transfer::TakeResponse(Fragments fragments) {
   {
     MutexLock lock(mutex_);
-    if (!inputs_sent_) {
-      return BadResponse("response", "came before all inputs were sent");
-    }
+    // It may come before the last chunk is known here to have been sent.
     if (std::exchange(response_came_, true)) {
       return BadResponse("response", "came twice");
     }
