@@ -20,6 +20,13 @@ namespace {
 class StoppedServerTest : public EverySocketTest {
  protected:
   static constexpr absl::Duration kDeadline = absl::Milliseconds(100);
+  // An Exchange would wait for the server's leave, and write nothing.
+  static constexpr CallOptions Unary(absl::Duration timeout) {
+    CallOptions options;
+    options.timeout = timeout;
+    options.transport = TransportKind::kUnary;
+    return options;
+  }
   static constexpr absl::Duration kKeepaliveTime = absl::Seconds(1);
   static constexpr absl::Duration kKeepaliveTimeout = absl::Milliseconds(500);
 
@@ -52,7 +59,7 @@ TEST_P(StoppedServerTest, SyncCallsEndAndLetGoOfTheirMemory) {
   for (int round = 0; round < 2; ++round) {
     server_->Stop();
     auto example = std::make_unique<Example>(1 << 14, 128);  // 8 MiB
-    const auto report = client_->Forward(example->call, {kDeadline});
+    const auto report = client_->Forward(example->call, Unary(kDeadline));
     example.reset();
     ExpectEnded(report.status());
     Resume();
@@ -71,7 +78,7 @@ TEST_P(StoppedServerTest, AsyncCallsEndAndLetGoOfTheirMemory) {
     // Some are being uploaded, some wait behind them, some come later.
     if (i == kCalls / 2) server_->Stop();
     client_->ForwardAsync(
-        examples[i]->call, {kDeadline},
+        examples[i]->call, Unary(kDeadline),
         [this, &ended, &example = examples[i]](absl::StatusOr<Report> report) {
           example.reset();
           if (!report.ok()) ExpectEnded(report.status());
@@ -88,7 +95,7 @@ TEST_P(StoppedServerTest, SmallCallsEndBehindAStuckOne) {
   server_->Stop();
   auto stuck = std::make_unique<Example>(1 << 14, 128);
   absl::Notification ended;
-  client_->ForwardAsync(stuck->call, {testing::kHangLimit},
+  client_->ForwardAsync(stuck->call, Unary(testing::kHangLimit),
                         [&](absl::StatusOr<Report>) {
                           stuck.reset();
                           ended.Notify();
@@ -105,7 +112,7 @@ TEST_P(StoppedServerTest, DestructionWaitsForCallsToEnd) {
   server_->Stop();
   auto example = std::make_unique<Example>(1 << 14, 128);
   bool done = false;
-  client_->ForwardAsync(example->call, {kDeadline},
+  client_->ForwardAsync(example->call, Unary(kDeadline),
                         [&](absl::StatusOr<Report> report) {
                           example.reset();
                           ExpectEnded(report.status());
@@ -121,12 +128,13 @@ TEST_P(StoppedServerTest, CancelledCallsEndAndLetGoOfTheirMemory) {
   auto example = std::make_unique<Example>(1 << 14, 128);
   absl::Notification ended;
   absl::Status status;
-  const auto cancel = client_->ForwardAsync(example->call, {},
-                                            [&](absl::StatusOr<Report> report) {
-                                              example.reset();
-                                              status = report.status();
-                                              ended.Notify();
-                                            });
+  const auto cancel =
+      client_->ForwardAsync(example->call, Unary(absl::InfiniteDuration()),
+                            [&](absl::StatusOr<Report> report) {
+                              example.reset();
+                              status = report.status();
+                              ended.Notify();
+                            });
   cancel();
   ended.WaitForNotification();
   EXPECT_TRUE(absl::IsCancelled(status) || absl::IsUnavailable(status))

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <random>
@@ -30,7 +31,10 @@ class ChunkedForward {
   explicit ChunkedForward(uint32_t seed = 1) {
     std::mt19937 rng(seed);
     for (std::string* bytes : {&q, &k, &v, &o, &lse}) {
-      std::generate(bytes->begin(), bytes->end(), rng);
+      for (size_t at = 0; at < bytes->size(); at += sizeof(uint32_t)) {
+        const uint32_t word = rng();
+        std::memcpy(bytes->data() + at, &word, sizeof(word));
+      }
     }
     call.q = {DType::kF32, {1, 3000, 1, 32}, q.data()};
     call.k = {DType::kF32, {1, 800, 1, 32}, k.data()};
