@@ -98,6 +98,7 @@ TEST_F(CoreDecodeTest, ServerInfoIsReadWhole) {
   response.mutable_limits()->set_max_request_flops(5);
   response.mutable_limits()->set_max_head_dim(6);
   response.mutable_limits()->set_max_request_sequences(8);
+  response.mutable_limits()->set_max_transfer_streams(9);
   response.set_preferred_chunk_bytes(7);
   transport_->answer =
       [&](const FakeTransport::Attempt& attempt) -> Transport::Result {
@@ -123,6 +124,7 @@ TEST_F(CoreDecodeTest, ServerInfoIsReadWhole) {
   EXPECT_EQ(info->max_request_flops, 5);
   EXPECT_EQ(info->max_head_dim, 6);
   EXPECT_EQ(info->max_request_sequences, 8);
+  EXPECT_EQ(info->max_transfer_streams, 9);
   EXPECT_EQ(info->preferred_chunk_bytes, 7);
 }
 

@@ -24,6 +24,14 @@ inline constexpr int kK = attn::v1::ForwardRequest::kKFieldNumber;
 
 class TransferTest : public ::testing::Test {
  protected:
+  // A transfer lives until its streams have ended.
+  ~TransferTest() override {
+    for (const auto& stream : transport_.streams.all) {
+      if (!stream->ended) stream->End(absl::CancelledError(""));
+    }
+    executor_.RunReady();
+  }
+
   void Start(int streams) {
     auto parts = EncodeForwardExchange(forward_.call, {}, {streams, 0});
     ASSERT_TRUE(parts.ok()) << parts.status();
