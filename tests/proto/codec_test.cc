@@ -13,12 +13,14 @@
 #include "proto/wire/status.h"
 #include "proto/wire/wire_format.h"
 #include "tests/proto/plain.h"
+#include "tests/proto/routes.h"
 
 namespace attnd::wire {
 namespace {
 
 namespace v1 = ::attn::v1;
 using testing::AllTypes;
+using testing::Bytes;
 using testing::CheckAgainstGenerated;
 using testing::Concat;
 using ::testing::ElementsAre;
@@ -27,6 +29,7 @@ using ::testing::HasSubstr;
 using testing::JoinData;
 using ::testing::SizeIs;
 using testing::SplitData;
+using testing::Varint;
 
 struct Result {
   absl::Status status;
@@ -40,19 +43,6 @@ Result DecodeForward(absl::string_view bytes,
   result.status = Decode(absl::MakeConstSpan(&bytes, 1), unknown, result.header,
                          result.data);
   return result;
-}
-
-std::string Bytes(int number, absl::string_view body) {
-  std::string out;
-  AppendField(number, body, out);
-  return out;
-}
-
-std::string Varint(int number, uint64_t value) {
-  std::string out;
-  AppendTag({number, WireType::kVarint}, out);
-  AppendVarint(value, out);
-  return out;
 }
 
 // `field` once, holding zero.

@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
 #include "google/protobuf/descriptor.h"
-#include "google/protobuf/descriptor.pb.h"
-#include "google/protobuf/dynamic_message.h"
 #include "google/protobuf/unknown_field_set.h"
 
 namespace attnd::wire::testing {
@@ -90,9 +89,16 @@ void FillField(std::mt19937_64& random, const FieldDescriptor* field,
   }
 }
 
-bool IsTensor(const FieldDescriptor& field) {
+// Whether the codec takes the data out of such a field at the top.
+bool GivesData(const FieldDescriptor& field) {
   return !field.is_repeated() &&
-         field.message_type() == v1::Tensor::descriptor();
+         (field.message_type() == v1::Tensor::descriptor() ||
+          field.message_type() == v1::Chunk::descriptor());
+}
+
+// The data of a Tensor or a Chunk.
+const FieldDescriptor* DataField(const Message& part) {
+  return part.GetDescriptor()->FindFieldByName("data");
 }
 
 // Whether `message` holds a field or, at any depth, an enum value that its
@@ -126,24 +132,6 @@ bool HasUnknown(const Message& message) {
   return false;
 }
 
-void AddField(google::protobuf::DescriptorProto& message,
-              google::protobuf::FieldDescriptorProto::Type type, bool repeated,
-              int oneof = -1) {
-  auto& field = *message.add_field();
-  // Past 15, tags take two bytes; past 63, Seen takes two words.
-  field.set_number(3 * message.field_size());
-  field.set_name(absl::StrCat("f", field.number()));
-  field.set_type(type);
-  field.set_label(repeated ? field.LABEL_REPEATED : field.LABEL_OPTIONAL);
-  if (type == field.TYPE_MESSAGE) field.set_type_name(".attn.v1.Tensor");
-  if (type == field.TYPE_ENUM) field.set_type_name(".attn.v1.DataType");
-  if (oneof >= 0) field.set_oneof_index(oneof);
-  if (repeated && field.number() % 2 && type != field.TYPE_MESSAGE &&
-      type != field.TYPE_STRING && type != field.TYPE_BYTES) {
-    field.mutable_options()->set_packed(false);
-  }
-}
-
 struct Decoded {
   absl::Status status;
   std::unique_ptr<Message> header;
@@ -164,45 +152,6 @@ Decoded DecodeAs(const Message& type,
 
 }  // namespace
 
-const Message& EveryType() {
-  using google::protobuf::FieldDescriptorProto;
-  static const Message* const kType = [] {
-    v1::Tensor::descriptor();
-    google::protobuf::FileDescriptorProto file;
-    file.set_name("every_type.proto");
-    file.set_syntax("proto3");
-    file.add_dependency(v1::Tensor::descriptor()->file()->name());
-    auto& message = *file.add_message_type();
-    message.set_name("EveryType");
-    message.add_oneof_decl()->set_name("first");
-    message.add_oneof_decl()->set_name("second");
-    // A Tensor below the top.
-    auto& inner = *message.add_nested_type();
-    inner.set_name("Inner");
-    AddField(inner, FieldDescriptorProto::TYPE_MESSAGE, false);
-    AddField(message, FieldDescriptorProto::TYPE_MESSAGE, false);
-    message.mutable_field(0)->set_type_name(".EveryType.Inner");
-    // A oneof's fields stand together; -1 is none.
-    for (int oneof : {-1, 0, 1}) {
-      for (int i = 1; i <= FieldDescriptorProto::Type_MAX; ++i) {
-        const auto type = static_cast<FieldDescriptorProto::Type>(i);
-        if (type == FieldDescriptorProto::TYPE_GROUP) continue;
-        AddField(message, type, false, oneof);
-        if (oneof >= 0) continue;
-        AddField(message, type, false);
-        AddField(message, type, true);
-        AddField(message, type, true);
-      }
-    }
-    static google::protobuf::DescriptorPool pool(
-        google::protobuf::DescriptorPool::generated_pool());
-    static google::protobuf::DynamicMessageFactory factory(&pool);
-    factory.SetDelegateToGeneratedFactory(true);
-    return factory.GetPrototype(pool.BuildFile(file)->message_type(0));
-  }();
-  return *kType;
-}
-
 std::vector<const Message*> AllTypes() {
   return {&v1::ForwardRequest::default_instance(),
           &v1::BackwardRequest::default_instance(),
@@ -210,15 +159,25 @@ std::vector<const Message*> AllTypes() {
           &v1::BackwardResponse::default_instance(),
           &v1::GetServerInfoRequest::default_instance(),
           &v1::GetServerInfoResponse::default_instance(),
-          &EveryType()};
+          &EveryType(),
+          &v1::ExchangeRequest::default_instance(),
+          &v1::ExchangeResponse::default_instance()};
 }
 
 void FillRandom(std::mt19937_64& random, Message& message) {
   const auto* type = message.GetDescriptor();
   for (int i = 0; i < type->field_count(); ++i) {
-    if (random() % 2) continue;
-    int count = type->field(i)->is_repeated() ? random() % 5 : 1;
-    while (count-- > 0) FillField(random, type->field(i), message);
+    const FieldDescriptor* field = type->field(i);
+    if (field->real_containing_oneof() != nullptr || random() % 2) continue;
+    int count = field->is_repeated() ? random() % 5 : 1;
+    while (count-- > 0) FillField(random, field, message);
+  }
+  // Each member as often as any other, or none.
+  for (int i = 0; i < type->real_oneof_decl_count(); ++i) {
+    const auto* oneof = type->oneof_decl(i);
+    const int member = random() % (oneof->field_count() + 1);
+    if (member == oneof->field_count()) continue;
+    FillField(random, oneof->field(member), message);
   }
 }
 
@@ -230,16 +189,18 @@ Split SplitData(const Message& plain) {
   split.storage.reserve(type->field_count());
   for (int i = 0; i < type->field_count(); ++i) {
     const FieldDescriptor* field = type->field(i);
-    if (!IsTensor(*field) || !plain.GetReflection()->HasField(plain, field)) {
+    if (!GivesData(*field) || !plain.GetReflection()->HasField(plain, field)) {
       continue;
     }
-    auto& tensor =
-        static_cast<v1::Tensor&>(*split.header->GetReflection()->MutableMessage(
-            split.header.get(), field));
-    if (!tensor.has_data()) continue;
-    split.storage.push_back(tensor.data());
+    Message& part = *split.header->GetReflection()->MutableMessage(
+        split.header.get(), field);
+    const Reflection& reflection = *part.GetReflection();
+    const FieldDescriptor* data = DataField(part);
+    // A Chunk's that is empty counts as none, as when it is sent.
+    if (!reflection.HasField(part, data)) continue;
+    split.storage.push_back(reflection.GetString(part, data));
     split.data.push_back({field->number(), {split.storage.back()}});
-    tensor.clear_storage();
+    reflection.ClearField(&part, data);
   }
   return split;
 }
@@ -249,13 +210,14 @@ std::unique_ptr<Message> JoinData(const Message& header,
   std::unique_ptr<Message> plain(header.New());
   plain->CopyFrom(header);
   for (const TensorData& entry : data) {
-    const auto* field = header.GetDescriptor()->FindFieldByNumber(entry.field);
-    auto& tensor = static_cast<v1::Tensor&>(
-        *plain->GetReflection()->MutableMessage(plain.get(), field));
-    std::string& bytes = *tensor.mutable_data();
+    Message& part = *plain->GetReflection()->MutableMessage(
+        plain.get(), header.GetDescriptor()->FindFieldByNumber(entry.field));
+    const Reflection& reflection = *part.GetReflection();
+    std::string bytes = reflection.GetString(part, DataField(part));
     for (absl::string_view piece : entry.pieces) {
       bytes.append(piece.data(), piece.size());
     }
+    reflection.SetString(&part, DataField(part), std::move(bytes));
   }
   return plain;
 }
@@ -303,6 +265,9 @@ absl::Status CheckAgainstGenerated(const Message& type, absl::string_view bytes,
         return wrong("refused but not empty");
       }
       continue;
+    }
+    if (!SplitData(*d->header).data.empty()) {
+      return wrong("data left in the header");
     }
     std::unique_ptr<Message> plain(type.New());
     if (!plain->ParseFromArray(bytes.data(), bytes.size())) {

@@ -22,14 +22,17 @@ using google::protobuf::Message;
 // repeated, packed and not, and a Tensor below the top.
 const Message& EveryType();
 
-// An empty message of each type that crosses the wire, and EveryType.
+// An empty message of each type that crosses the wire, and EveryType. Inputs in
+// corpus/ name types by their places here: what is new goes to the end.
 std::vector<const Message*> AllTypes();
 
-// Sets a random half of the fields at every depth, oneofs included, to random
-// values, extremes among them.
+// Sets a random half of the fields at every depth, and a random member of each
+// oneof or none, to random values, extremes among them.
 void FillRandom(std::mt19937_64& random, Message& message);
 
-// Takes the data out of `plain`'s top-level Tensors, into views of `storage`.
+// Takes the data out of `plain`'s top-level Tensors and Chunks, into views of
+// `storage`. A Chunk's empty data is none: plain protobuf cannot tell the two
+// apart, while Decode has an entry for an empty one that was sent.
 struct Split {
   std::unique_ptr<Message> header;
   std::vector<std::string> storage;
@@ -37,7 +40,7 @@ struct Split {
 };
 Split SplitData(const Message& plain);
 
-// The inverse.
+// The inverse, and of what Decode took out.
 std::unique_ptr<Message> JoinData(const Message& header,
                                   absl::Span<const TensorData> data);
 
