@@ -53,8 +53,8 @@ inline constexpr int64_t kMaxHeaderBytes = int64_t{1} << 20;
 // Encodes `header` with `data` put into its Tensors and Chunks. One that is set
 // in `header` without an entry in `data` is sent as it is there; one that is
 // not set in `header`, but has an entry in `data`, is sent with data only.
-// INVALID_ARGUMENT naming the field when the whole exceeds
-// kMaxMessageBytes.
+// INVALID_ARGUMENT naming the field when its data or another member of its
+// oneof is given as well, or the whole exceeds kMaxMessageBytes.
 absl::StatusOr<std::vector<Piece>> Encode(
     const google::protobuf::Message& header, absl::Span<const TensorData> data);
 

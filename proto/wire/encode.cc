@@ -104,25 +104,46 @@ bool HasData(const google::protobuf::Message& message) {
          v1::Tensor::STORAGE_NOT_SET;
 }
 
+// Whether a message can have but one of the two.
+bool Exclude(const FieldDescriptor* a, const FieldDescriptor* b) {
+  return a == b || (a != nullptr && b != nullptr &&
+                    a->real_containing_oneof() != nullptr &&
+                    a->real_containing_oneof() == b->real_containing_oneof());
+}
+
+// Whether `header` or `others` has data for `field` already, or another member
+// of its oneof.
+bool IsTaken(const google::protobuf::Message& header,
+             const FieldDescriptor* field,
+             absl::Span<const TensorData> others) {
+  const google::protobuf::Reflection& reflection = *header.GetReflection();
+  if (const auto* oneof = field->real_containing_oneof(); oneof != nullptr) {
+    const auto* member = reflection.GetOneofFieldDescriptor(header, oneof);
+    if (member != nullptr && member != field) return true;
+  }
+  return HasData(reflection.GetMessage(header, field)) ||
+         std::any_of(others.begin(), others.end(), [&](const TensorData& o) {
+           return Exclude(field,
+                          header.GetDescriptor()->FindFieldByNumber(o.field));
+         });
+}
+
 // Each entry names a Tensor or Chunk field of its own that has no data in
 // `header`, and all of it fits into one message.
 absl::Status Check(const google::protobuf::Message& header,
                    int64_t header_bytes, absl::Span<const TensorData> data) {
   const Descriptor& type = *header.GetDescriptor();
   int64_t total = header_bytes;
-  for (const TensorData& entry : data) {
+  for (size_t i = 0; i < data.size(); ++i) {
+    const TensorData& entry = data[i];
     const FieldDescriptor* field = type.FindFieldByNumber(entry.field);
     if (field == nullptr || field->is_repeated() ||
         !CarriesData(field->message_type())) {
       return absl::InvalidArgumentError(
           absl::StrCat(type.full_name(), " has no Tensor field ", entry.field));
     }
-    const auto same = [&entry](const TensorData& other) {
-      return &other != &entry && other.field == entry.field;
-    };
-    if (HasData(header.GetReflection()->GetMessage(header, field)) ||
-        std::any_of(data.begin(), data.end(), same)) {
-      return FieldError(field->name(), "data given twice");
+    if (IsTaken(header, field, data.subspan(i + 1))) {
+      return FieldError(field->name(), "given twice, or not alone of a oneof");
     }
     total += entry.bytes() + 16;  // at most that for two tags and lengths
     if (total > kMaxMessageBytes) {

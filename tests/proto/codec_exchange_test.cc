@@ -206,6 +206,24 @@ TEST(CodecExchange, AMessageHasOnePart) {
               absl::StatusCode::kInvalidArgument, "chunk");
 }
 
+TEST(CodecExchange, EncodeRefusesDataBesideAnotherMemberOfItsOneof) {
+  const std::string bytes = "abcd";
+  v1::ExchangeRequest request;
+  request.mutable_join()->set_transfer("token");
+  ExpectNames(Encode(request, {{kChunk, {bytes}}}).status(),
+              absl::StatusCode::kInvalidArgument, "chunk");
+  request.mutable_chunk();
+  EXPECT_TRUE(Encode(request, {{kChunk, {bytes}}}).ok());
+  request.mutable_chunk()->set_data("own");
+  ExpectNames(Encode(request, {{kChunk, {bytes}}}).status(),
+              absl::StatusCode::kInvalidArgument, "chunk");
+
+  v1::ForwardRequest forward;
+  forward.mutable_q()->mutable_streamed();
+  ExpectNames(Encode(forward, {{1, {bytes}}}).status(),
+              absl::StatusCode::kInvalidArgument, "q");
+}
+
 // What requests reserve, by hand: a number that is given back is missed here.
 const std::map<const Descriptor*, std::vector<int>>& Reserved() {
   static const auto& reserved =
