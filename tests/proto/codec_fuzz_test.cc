@@ -1,5 +1,7 @@
 // The codec against generated protobuf on hostile bytes: random mutations of
-// valid messages, and the corpus that libFuzzer found.
+// valid messages, and the corpus that libFuzzer found. Other mutations in every
+// round:
+//   codec_test --gtest_filter='*Mutated*' --gtest_shuffle --gtest_repeat=ROUNDS
 
 #include <filesystem>
 #include <fstream>
@@ -19,7 +21,10 @@ namespace {
 
 TEST(CodecFuzz, MutatedMessagesAreReadAsGeneratedCodeReadsThem) {
   constexpr int kInputs = 50'000;
-  std::mt19937_64 random(5);
+  // Where tests are shuffled, every round has a seed of its own.
+  const bool shuffled = GTEST_FLAG_GET(shuffle);
+  std::mt19937_64 random(
+      shuffled ? ::testing::UnitTest::GetInstance()->random_seed() : 5);
   const std::vector<const Message*> types = AllTypes();
   const auto fresh = [&](const Message& type) {
     std::unique_ptr<Message> message(type.New());
