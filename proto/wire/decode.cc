@@ -91,14 +91,7 @@ absl::Status Scan::Message(const Descriptor& type, const Place* place) {
 absl::Status Scan::Unknown(const Descriptor& type, const Place* place,
                            Tag tag) {
   if (unknown_ == UnknownFields::kRefuse) {
-    const std::string path = PathOf(place);
-    const std::string number = absl::StrCat(tag.number);
-    absl::Status status = absl::UnimplementedError(absl::StrCat(
-        "unknown field ", number, " in ", path.empty() ? "the message" : path,
-        " (", type.full_name(), ")"));
-    AddFieldViolation(path.empty() ? number : absl::StrCat(path, ".", number),
-                      "unknown field", status);
-    return status;
+    return UnknownFieldError(PathOf(place), type.full_name(), tag.number);
   }
   int64_t length = 0;
   uint64_t ignored;

@@ -93,6 +93,16 @@ absl::Status FieldError(absl::string_view field,
   return WithBadRequest(attnd::FieldError(field, description));
 }
 
+absl::Status UnknownFieldError(absl::string_view path, absl::string_view type,
+                               int number) {
+  absl::Status status = absl::UnimplementedError(
+      absl::StrCat("unknown field ", number, " in ",
+                   path.empty() ? "the message" : path, " (", type, ")"));
+  AddFieldViolation(absl::StrCat(path, path.empty() ? "" : ".", number),
+                    "unknown field", status);
+  return status;
+}
+
 void AddFieldViolation(absl::string_view field, absl::string_view description,
                        absl::Status& status) {
   status = WithBadRequest(std::move(status));

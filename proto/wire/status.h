@@ -26,6 +26,10 @@ struct FieldViolation {
 // field: base/field_error.h's, in the form in which others read it. For what
 // may reach callers of the client library without a server in between.
 absl::Status FieldError(absl::string_view field, absl::string_view description);
+// UNIMPLEMENTED, naming the field that the schema lacks: number `number` of the
+// message at `path` (empty: the top one), which is a `type`.
+absl::Status UnknownFieldError(absl::string_view path, absl::string_view type,
+                               int number);
 // Adds a violation to `status`, of any code but OK.
 void AddFieldViolation(absl::string_view field, absl::string_view description,
                        absl::Status& status);

@@ -2,11 +2,12 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "google/protobuf/unknown_field_set.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
+#include "proto/wire/grpc_status.h"
+#include "proto/wire/status.h"
 #include "server/front/exchange_reactor.h"
 #include "server/front/unary_reactor.h"
 
@@ -57,8 +58,8 @@ grpc::ServerUnaryReactor* Service::GetServerInfo(
           stats.device_in_service.at(i));
     }
   } else {
-    status = {grpc::StatusCode::UNIMPLEMENTED,
-              absl::StrCat("unknown field ", unknown.field(0).number())};
+    status = wire::ToGrpcStatus(wire::UnknownFieldError(
+        "", request->GetDescriptor()->full_name(), unknown.field(0).number()));
   }
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   parts_.metrics->CallEnded(
