@@ -47,9 +47,10 @@ void Transfer::Begin(std::shared_ptr<TransferStream> main) {
     late_ = admitted_ + parts_.stall_time + TimeFor(incoming_.bytes());
     members_.push_back(std::make_unique<Member>());
     members_[0]->stream = std::move(main);
-    work_->done = [self =
-                       shared_from_this()](absl::StatusOr<WorkResult> result) {
-      self->OnResult(std::move(result));
+    // The transfer has the work, whose request it shares: were it the work's in
+    // turn, both would stay for ever where the work is never run.
+    work_->done = [weak = weak_from_this()](absl::StatusOr<WorkResult> result) {
+      if (auto self = weak.lock()) self->OnResult(std::move(result));
     };
     first_.emplace_back([this](TransferStream& stream) {
       stream.SendAdmitted(token_, streams_, chunk_bytes_);
