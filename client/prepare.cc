@@ -69,7 +69,8 @@ int64_t TotalBytes(const BackwardCall& call) {
 ExchangeWishes WishesFor(int64_t bytes, const Route& route) {
   ExchangeWishes wishes;
   wishes.streams = static_cast<int>(std::clamp<int64_t>(
-      bytes / kBytesPerStream, 1, std::min(route.connections, kMaxStreams)));
+      bytes / kBytesPerStream, 1,
+      std::min(route.connections * kStreamsPerConnection, kMaxStreams)));
   // A chunk and what is around it must pass for a message.
   if (route.max_message_bytes < 2 * wire::kMaxChunkBytes) {
     wishes.chunk_bytes = std::max<int64_t>(

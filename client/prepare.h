@@ -20,8 +20,11 @@ struct Route {
 // message each way: there the server receives, and the client copies, while the
 // rest is still on its way.
 inline constexpr int64_t kStreamFromBytes = int64_t{8} << 20;
-// A connection more is worth its setup for so many bytes.
-inline constexpr int64_t kBytesPerStream = int64_t{16} << 20;
+// A stream more is worth its setup for so many bytes. Two on each connection
+// keep it busy: gRPC opens a stream's window by a mebibyte at a time, and while
+// one waits for that the other sends.
+inline constexpr int64_t kBytesPerStream = int64_t{8} << 20;
+inline constexpr int kStreamsPerConnection = 2;
 inline constexpr int kMaxStreams = 8;
 
 // Fills in what `spec` sends, and how it reads the response, into the call's

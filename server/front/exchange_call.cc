@@ -473,7 +473,8 @@ void ExchangeCall::End(const absl::Status& status) {
   // A refusal is to leave before the server ends.
   if (!std::exchange(admitted_, true)) parts_.admitted_calls->Add();
   if (!writing_) return Finish();
-  SetAlarm(MonotonicNow() + std::min(kLastWrite, parts_.stall_time));
+  const absl::Duration most = status.ok() ? parts_.stall_time : kLastWrite;
+  SetAlarm(MonotonicNow() + std::min(most, parts_.stall_time));
 }
 
 void ExchangeCall::Finish() {

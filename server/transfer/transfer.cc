@@ -99,8 +99,8 @@ void Transfer::ReadOn(Member& member) {
   if (member.reading || member.read_ended || member.copying >= kUnderWay) {
     return;
   }
-  const bool more = incoming_.missing() > 0 ||
-                    (IsMain(member) && !inputs_sent_.has_value());
+  const bool more =
+      incoming_.missing() > 0 || (IsMain(member) && !inputs_sent_.has_value());
   if (more || state_ == State::kSent) Read(member);
 }
 
@@ -307,7 +307,8 @@ bool Transfer::IsSending() {
 
 void Transfer::Pump() {
   for (const auto& member : members_) SendNext(*member);
-  if (state_ != State::kSending || IsSending()) return;
+  if (state_ != State::kSending || !outgoing_.empty()) return;
+  // The last chunks are on their way; their streams end behind them.
   state_ = State::kSent;
   EndJoined(absl::OkStatus());
   first_.emplace_back([this](TransferStream& stream) {

@@ -8,8 +8,8 @@
 //               where they are computed
 //   kWorking    all are there: the scheduler has the work
 //   kSending    results leave in chunks, over whichever stream takes them
-//   kSent       all have left, and the response; what did not arrive is asked
-//               for and sent again, until the client ends its side
+//   kSent       the last are leaving, and the response; what did not arrive is
+//               asked for and sent again, until the client ends its side
 //   kEnded
 //
 // Whoever waits for a client holds nothing that others wait for: memory was

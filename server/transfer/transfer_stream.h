@@ -72,7 +72,8 @@ class TransferStream {
   virtual void SendChunk(TensorId tensor, int64_t offset, ConstHostSpan bytes,
                          std::shared_ptr<const void> owner) = 0;
   virtual void SendResult(const TransferResult& result) = 0;
-  // Once, and the last: after what is being sent, if it is taken soon.
+  // Once, and the last: after what is being sent. An error waits for that only
+  // if it is taken soon.
   virtual void End(const absl::Status& status) = 0;
 };
 

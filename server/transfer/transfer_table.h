@@ -30,8 +30,9 @@ struct TransferSpec {
 // Thread-safe. Transfers may outlive it.
 class TransferTable {
  public:
-  // What a chunk has unless a client wishes otherwise.
-  static constexpr int64_t kPreferredChunkBytes = int64_t{2} << 20;
+  // What a chunk has unless a client wishes otherwise: a larger one keeps what
+  // comes last waiting longer for its copy, a smaller one costs more.
+  static constexpr int64_t kPreferredChunkBytes = int64_t{1} << 20;
   // Larger tensors are cut into larger chunks, as what is missing is told chunk
   // by chunk.
   static constexpr int64_t kMostChunks = 1 << 15;

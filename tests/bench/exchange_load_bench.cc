@@ -5,6 +5,8 @@
 // thread at each end, in turns. Forwards are bf16, length x heads x 128,
 // causal.
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -130,6 +132,8 @@ Contender Raw(const Options& options, const std::string& server, size_t bytes) {
 }
 
 int Run(const Options& options) {
+  // Fresh pages cost more than a copy into them: client/README.md.
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
   const size_t bytes = options.length * options.heads * kDim * 2;
   std::vector<Caller> callers;
   for (int i = 0; i < options.callers; ++i) callers.emplace_back(bytes);

@@ -281,7 +281,7 @@ TEST_F(ExchangeCallTest, CancelledWhileItFallsBackItSendsNothing) {
   EXPECT_EQ(transport_->size(), 0);
 }
 
-TEST_F(ExchangeCallTest, AStreamIsWorthSixteenMegabytes) {
+TEST_F(ExchangeCallTest, AStreamIsWorthEightMegabytesAndAConnectionTwoStreams) {
   // Nobody looks at the memory: it is only spoken of.
   ForwardCall call = forward_.call;
   call.k = call.v = {DType::kF32, {1, 1, 1, 1}, bias_.data()};
@@ -298,9 +298,10 @@ TEST_F(ExchangeCallTest, AStreamIsWorthSixteenMegabytes) {
   };
   EXPECT_EQ(streams_for((8 << 20) - 16, 8), 0);
   EXPECT_EQ(streams_for(8 << 20, 8), 1);
-  EXPECT_EQ(streams_for(63 << 20, 8), 3);
-  EXPECT_EQ(streams_for(64 << 20, 8), 4);
-  EXPECT_EQ(streams_for(64 << 20, 2), 2);
+  EXPECT_EQ(streams_for(63 << 20, 8), 7);
+  EXPECT_EQ(streams_for(64 << 20, 8), 8);
+  EXPECT_EQ(streams_for(64 << 20, 2), 4);
+  EXPECT_EQ(streams_for(64 << 20, 1), 2);
   EXPECT_EQ(streams_for(int64_t{6} << 30, 256), 8);
 }
 

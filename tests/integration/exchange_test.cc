@@ -26,7 +26,7 @@ using client::TransportKind;
 constexpr int64_t kDim = 256;
 constexpr int64_t kTokens = (int64_t{24} << 20) / (kDim * 4);
 constexpr int64_t kBytes = kTokens * kDim * 4;  // of Q, and of O
-constexpr int kStreams = 3;
+constexpr int kConnections = 3;
 
 // How many random runs: ATTND_EXCHANGE_RUNS, or as many as a suite has time
 // for.
@@ -49,7 +49,7 @@ class ExchangeTest : public ::testing::Test {
   absl::StatusOr<client::Report> Call(const ResetProxy& proxy,
                                       const Example& example) {
     ClientOptions options;
-    options.connections = kStreams;
+    options.connections = kConnections;
     options.max_attempts = 1;
     auto client = Client::Create(proxy.target(), options);
     if (!client.ok()) return client.status();
@@ -78,8 +78,8 @@ TEST_F(ExchangeTest, GoesOverAsManyConnectionsAsThereAre) {
   ASSERT_TRUE(report.ok()) << report.status();
   example.ExpectAnswered();
   EXPECT_EQ(report->transport, TransportKind::kStream);
-  EXPECT_EQ(report->streams, kStreams);
-  EXPECT_EQ(proxy.connections(), kStreams);
+  EXPECT_EQ(report->streams, 2 * kConnections);
+  EXPECT_EQ(proxy.connections(), kConnections);
   ExpectNothingHeld();
 }
 
