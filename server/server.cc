@@ -103,6 +103,7 @@ class Server::Impl {
     if (unix_socket_ != nullptr) unix_socket_->Remove();
   }
   SchedulerStats stats() const { return scheduler_->stats(); }
+  void ReleaseIdleMemory() { scheduler_->ReleaseIdleMemory(); }
   bool IsQuiet() const {
     return uploads_->stats().reserved_bytes + stats().account_bytes <
            options_.memory_limit_bytes / 16;
@@ -273,6 +274,7 @@ int Server::metrics_port() const { return impl_->metrics_port(); }
 void Server::RemoveUnixSocket() { impl_->RemoveUnixSocket(); }
 SchedulerStats Server::stats() const { return impl_->stats(); }
 bool Server::IsQuiet() const { return impl_->IsQuiet(); }
+void Server::ReleaseIdleMemory() { impl_->ReleaseIdleMemory(); }
 std::vector<std::string> Server::Describe() const { return impl_->Describe(); }
 void Server::Drain(absl::Duration drain_time) { impl_->Drain(drain_time); }
 

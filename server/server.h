@@ -40,6 +40,8 @@ class Server {
   SchedulerStats stats() const;
   // Requests hold a small part of the memory limit, if any.
   bool IsQuiet() const;
+  // Gives back memory that is kept for the next requests: for when it is quiet.
+  void ReleaseIdleMemory();
   // One line each: what it runs on, its limits, where it listens.
   std::vector<std::string> Describe() const;
 

@@ -53,6 +53,10 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   for (const auto& [name, value] : arguments) {
     builder.AddChannelArgument(name, value);
   }
+  if (options.connection_age > absl::ZeroDuration()) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                               Milliseconds(options.connection_age));
+  }
   if (options.idle_timeout > absl::ZeroDuration()) {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                                Milliseconds(options.idle_timeout));

@@ -88,6 +88,10 @@ absl::Status ServerOptions::Validate() const {
     status.Update(InRange("--idle_timeout", idle_timeout,
                           absl::Milliseconds(100), absl::Hours(24)));
   }
+  if (connection_age != absl::ZeroDuration()) {
+    status.Update(InRange("--connection_age", connection_age,
+                          absl::Milliseconds(100), absl::Hours(24)));
+  }
   status.Update(InRange("--header_time", header_time, absl::Milliseconds(100),
                         absl::Hours(24)));
   status.Update(

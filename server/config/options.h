@@ -40,6 +40,9 @@ struct ServerOptions {
   // A connection without calls for so long is closed; clients connect again
   // when they call. 0: never.
   absl::Duration idle_timeout = absl::Seconds(300);
+  // A connection this old takes no new calls, and is closed when those that it
+  // has are over: so that clients behind a load balancer spread anew. 0: never.
+  absl::Duration connection_age = absl::ZeroDuration();
   // A connection that has not begun to speak HTTP/2 by then is closed, and a
   // stream of an Exchange ends that has not sent its first message.
   absl::Duration header_time = absl::Seconds(10);

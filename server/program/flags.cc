@@ -196,6 +196,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
               "Time without calls after which a connection is closed; clients "
               "connect again when they call; 0: never")
       ->group("Limits");
+  AddDuration(app, "--connection_age", s.connection_age,
+              "Age from which a connection takes no new calls, and ends with "
+              "those that it has; 0: never")
+      ->group("Limits");
   AddDuration(app, "--header_time", s.header_time,
               "Time for a new connection to begin to speak HTTP/2, and for an "
               "Exchange to send its first message")

@@ -152,7 +152,9 @@ int Serve(Flags& flags, const CreateBackends& create, const sigset_t& signals,
   }
 
   const int signal = AwaitEnd(signals, log, kHeapInterval, [&] {
-    if ((*server)->IsQuiet()) ReleaseFreeHeap();
+    if (!(*server)->IsQuiet()) return;
+    (*server)->ReleaseIdleMemory();
+    ReleaseFreeHeap();
   });
   log.Write(absl::StrCat(strsignal(signal), ": draining for up to ",
                          absl::FormatDuration(flags.server.drain_time)));

@@ -42,9 +42,9 @@ struct SchedulerOptions {
   // A request above max_batch_flops and small_request_flops, which runs alone,
   // runs for so long before it is paused for others that wait for its lane.
   absl::Duration slice_time = absl::Milliseconds(50);
-  // Memory of sent results that each device keeps for the next ones. Never
-  // more than the account has free.
-  int64_t max_idle_output_bytes = int64_t{64} << 20;
+  // Memory of sent results, and of inputs that arrived in chunks, that each
+  // device keeps for the next ones. Never more than the account has free.
+  int64_t max_idle_output_bytes = int64_t{256} << 20;
 
   // INVALID_ARGUMENT naming the option, as its flag is spelled if it has one,
   // and its range.

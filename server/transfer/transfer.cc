@@ -208,8 +208,10 @@ void Transfer::OnInputsSent(TransferStream& stream, int streams) {
       status = FieldError("inputs_sent", "belongs on the first stream");
     } else if (inputs_sent_.has_value()) {
       status = FieldError("inputs_sent", "given more than once");
-    } else if (streams < 0) {
-      status = FieldError("inputs_sent.streams", "must not be negative");
+    } else if (streams < 0 || streams >= streams_) {
+      status = FieldError(
+          "inputs_sent.streams",
+          absl::StrCat(streams, " joined, of at most ", streams_ - 1));
     } else {
       inputs_sent_ = streams;
       status = AskForMissing();

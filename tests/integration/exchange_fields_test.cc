@@ -128,7 +128,10 @@ class ExchangeFieldsTest : public ::testing::Test {
   }
   std::string AnswersTo(const pb::ExchangeRequest& part) {
     Stream stream(*stub_);
-    Begin(stream, Header());
+    pb::ExchangeRequest header = Part(Header());
+    header.mutable_header()->set_streams(2);
+    stream.Send(header);
+    EXPECT_TRUE(stream.Read().has_admitted());
     stream.Send(part);
     SendChunks(stream, /*but_first=*/false);
     EXPECT_EQ(stream.End(), absl::OkStatus());

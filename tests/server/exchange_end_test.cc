@@ -113,10 +113,11 @@ TEST_F(ExchangeEndTest, MessagesOutOfPlaceAreRefused) {
               HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(EndWith({}).ToString(), HasSubstr("INVALID_ARGUMENT"));
   ExpectField(EndWith(InputsSent(-1)), "inputs_sent.streams");
+  ExpectField(EndWith(InputsSent(1)), "inputs_sent.streams");
   pb::ExchangeRequest missing;
   missing.mutable_missing();
   ExpectField(EndWith(missing), "missing");
-  auto stream = Begin(tensors_);
+  auto stream = Begin(tensors_, 2);
   stream->Send(InputsSent(1));
   stream->Send(InputsSent(1));
   ExpectField(stream->AwaitEnd(), "inputs_sent");
