@@ -102,7 +102,8 @@ class ServiceTest(client.ClientTest):
     found = database.FindFileContainingSymbol(SERVICE)
     self.assertEqual(found.package, "attn.v1")
     methods = {m.name for m in found.service[0].method}
-    self.assertEqual(methods, {"Forward", "Backward", "GetServerInfo"})
+    self.assertEqual(methods, {"Forward", "Backward", "GetServerInfo",
+                               "Exchange"})
 
   def test_an_expired_deadline_and_a_cancelled_call(self):
     # Hundreds of GFLOP: no server is done with it in 10 ms.
