@@ -223,7 +223,9 @@ void ExchangeCall::Open() {
   absl::StatusOr<std::shared_ptr<Transfer>> transfer = parts_.transfers->Open(
       spec, [&](int64_t bytes) { return upload->Resize(bytes); }, upload);
   if (!transfer.ok()) {
-    if (Scheduler::LacksMemory(transfer.status()) && Hold()) return;
+    const bool may_pass = Scheduler::LacksMemory(transfer.status()) ||
+                          TransferTable::LacksRoom(transfer.status());
+    if (may_pass && Hold()) return;
     return End(transfer.status());
   }
   {

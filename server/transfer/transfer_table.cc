@@ -15,6 +15,8 @@
 namespace attnd::server {
 namespace {
 
+constexpr absl::string_view kNoRoom = "no memory to receive chunks now";
+
 // 128 bits that nobody can guess. Empty: the kernel has none.
 std::string RandomToken() {
   std::string token(16, '\0');
@@ -47,9 +49,8 @@ absl::Status TakeRoom(absl::FunctionRef<bool(int64_t)> take, int& streams,
     } else if (chunk_bytes > wire::kMinChunkBytes) {
       chunk_bytes /= 2;
     } else {
-      return wire::WithRetryInfo(
-          absl::ResourceExhaustedError("no memory to receive chunks now"),
-          absl::Milliseconds(100));
+      return wire::WithRetryInfo(absl::ResourceExhaustedError(kNoRoom),
+                                 absl::Milliseconds(100));
     }
   }
   return absl::OkStatus();
@@ -126,6 +127,10 @@ absl::StatusOr<std::shared_ptr<Transfer>> TransferTable::Open(
   }
   LookAtMemory();
   return transfer;
+}
+
+bool TransferTable::LacksRoom(const absl::Status& status) {
+  return absl::IsResourceExhausted(status) && status.message() == kNoRoom;
 }
 
 std::shared_ptr<Transfer> TransferTable::Find(const std::string& token) {

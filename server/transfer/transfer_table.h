@@ -57,6 +57,10 @@ class TransferTable {
       absl::FunctionRef<bool(int64_t bytes)> take_room,
       std::shared_ptr<void> room);
 
+  // Whether what Open returned says that room for messages is missing, which
+  // others soon give back.
+  static bool LacksRoom(const absl::Status& status);
+
   // Null: there is none.
   std::shared_ptr<Transfer> Find(const std::string& token);
 

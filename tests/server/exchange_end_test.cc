@@ -467,7 +467,8 @@ TEST_F(ExchangeEndTest, WhatFindsNoMemoryIsRefusedBeforeAnyChunk) {
   EXPECT_FALSE(second->fake().TakeRead());
 }
 
-TEST_F(ExchangeEndTest, WhereMessagesHaveNoRoomAHeaderIsRefused) {
+TEST_F(ExchangeEndTest, WhereMessagesHaveNoRoomAHeaderWaitsAndIsRefused) {
+  StallAfter(absl::Milliseconds(100));
   std::vector<std::unique_ptr<UploadRoom::Upload>> others;
   for (int i = 0; i < 4; ++i) {
     auto upload = uploads_.Enter({std::to_string(i), "x"},
@@ -475,6 +476,13 @@ TEST_F(ExchangeEndTest, WhereMessagesHaveNoRoomAHeaderIsRefused) {
     ASSERT_TRUE(upload.ok() && (*upload)->granted());
     others.push_back(*std::move(upload));
   }
+  auto served = Open({"client", "a"}, "1000");
+  served->Send(Header(tensors_));
+  others.pop_back();
+  EXPECT_TRUE(served->Take().has_admitted());
+  served->Break();
+  auto last = uploads_.Enter({"3", "x"}, 15 * kMiB, nullptr);
+  ASSERT_TRUE(last.ok() && (*last)->granted());
   auto stream = Open({"client", "a"}, "1000");
   stream->Send(Header(tensors_));
   const absl::Status status = stream->AwaitEnd();
