@@ -1,15 +1,16 @@
 // exchange_load_bench: how much a server moves for many callers at once. So
 // many callers, each with an exchange of its own under way at any time, against
 // an attnd that runs already (or one of this program's own that only copies):
-// unary, as Exchanges, and as many plain sockets with the same copies and one
-// thread at each end, in turns. Forwards are bf16, length x heads x 128,
-// causal.
+// unary, as Exchanges, and by plain sockets with the same copies and one thread
+// at each end of each, as many as connections, in turns. Forwards are bf16,
+// length x heads x 128, causal.
 
 #include <malloc.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -57,22 +58,25 @@ struct Caller {
 
 struct Contender {
   std::string name;
-  // One exchange of a caller.
-  std::function<void(int caller, Caller& memory)> call;
+  // One exchange of a caller; the seconds for which a kernel ran.
+  std::function<double(int caller, Caller& memory)> call;
   std::vector<double> gb_per_s = {};
+  std::vector<double> kernel_share = {};  // of the time
 };
 
-// What all callers move in a while, in and out, GB/s.
-double Load(const Options& options, const Contender& contender,
-            std::vector<Caller>& callers, size_t bytes) {
-  std::atomic<int64_t> done = 0;
+// What all callers move in a while, in and out.
+void Load(const Options& options, Contender& contender,
+          std::vector<Caller>& callers, size_t bytes) {
+  std::atomic<int64_t> done = 0, kernel_us = 0;
   std::atomic<bool> counts = false, ends = false;
   std::vector<std::thread> threads;
   for (int i = 0; i < options.callers; ++i) {
     threads.emplace_back([&, i] {
       while (!ends) {
-        contender.call(i, callers[i]);
-        if (counts) ++done;
+        const double kernel_s = contender.call(i, callers[i]);
+        if (!counts) continue;
+        ++done;
+        kernel_us += std::llround(kernel_s * 1e6);
       }
     });
   }
@@ -87,9 +91,12 @@ double Load(const Options& options, const Contender& contender,
   const double seconds =
       std::chrono::duration<double>(Clock::now() - start).count();
   const int64_t calls = done;
+  const double kernel_s = double(kernel_us) / 1e6;
   ends = true;
   for (std::thread& thread : threads) thread.join();
-  return 4.0 * double(bytes) * double(calls) / seconds / 1e9;
+  contender.gb_per_s.push_back(4.0 * double(bytes) * double(calls) / seconds /
+                               1e9);
+  contender.kernel_share.push_back(kernel_s / seconds);
 }
 
 Contender Attnd(const Options& options, const std::string& server,
@@ -110,7 +117,7 @@ Contender Attnd(const Options& options, const std::string& server,
             client::CallOptions by;
             by.transport = transport;
             const auto report = client->Forward(call, by);
-            if (report.ok()) return;
+            if (report.ok()) return absl::ToDoubleSeconds(report->compute);
             std::fprintf(stderr, "%s\n", report.status().ToString().c_str());
             std::exit(1);
           }};
@@ -118,16 +125,19 @@ Contender Attnd(const Options& options, const std::string& server,
 
 Contender Raw(const Options& options, const std::string& server, size_t bytes) {
   auto calls = std::make_shared<std::vector<EchoCall>>();
+  const int sockets = std::max(1, options.connections / options.callers);
   for (int i = 0; i < options.callers; ++i) {
-    calls->push_back(ConnectRawSockets(server, 1, bytes));
+    calls->push_back(ConnectRawSockets(server, sockets, bytes));
   }
-  return {"raw TCP, a socket a caller", [=](int caller, Caller& memory) {
+  return {absl::StrCat("raw TCP, ", sockets, " sockets a caller"),
+          [=](int caller, Caller& memory) {
             const auto in = [](const std::vector<uint16_t>& words) {
               return reinterpret_cast<const std::byte*>(words.data());
             };
             (*calls)[caller]({{in(memory.q), in(memory.k), in(memory.v)},
                               reinterpret_cast<std::byte*>(memory.o.data()),
                               bytes});
+            return 0.0;
           }};
 }
 
@@ -151,7 +161,7 @@ int Run(const Options& options) {
                      Attnd(options, server, "unary", TransportKind::kUnary)};
   for (int round = 0; round < options.rounds; ++round) {
     for (Contender& c : all) {
-      c.gb_per_s.push_back(Load(options, c, callers, bytes));
+      Load(options, c, callers, bytes);
     }
   }
   std::printf(
@@ -159,11 +169,12 @@ int Run(const Options& options) {
       "way, %d connections, %d rounds of %.1f s\n",
       bytes >> 20, bytes >> 20, options.callers, options.connections,
       options.rounds, options.seconds);
-  std::printf("%-28s %8s %8s %8s\n", "", "p10 GB/s", "p50", "p90");
+  std::printf("%-28s %8s %8s %8s %14s\n", "", "p10 GB/s", "p50", "p90",
+              "kernels run");
   for (const Contender& c : all) {
-    std::printf("%-28s %8.2f %8.2f %8.2f\n", c.name.c_str(),
+    std::printf("%-28s %8.2f %8.2f %8.2f %12.1f %%\n", c.name.c_str(),
                 Quantile(c.gb_per_s, 0.1), Median(c.gb_per_s),
-                Quantile(c.gb_per_s, 0.9));
+                Quantile(c.gb_per_s, 0.9), 100 * Median(c.kernel_share));
   }
   const double to_raw = Median(all[1].gb_per_s) / Median(all[0].gb_per_s);
   const double to_unary = Median(all[1].gb_per_s) / Median(all[2].gb_per_s);
