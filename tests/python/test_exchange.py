@@ -215,6 +215,10 @@ class ExchangeTest(client.ClientTest):
 class LifetimeTest(unittest.TestCase):
   """Servers of their own, which end or age under a transfer."""
 
+  def await_end(self, server):
+    """Another signal, which stop() sends, would end a drain at once."""
+    server.process.wait(server.STOP_SECONDS)
+
   def transfer_that_outlasts(self, server, event):
     request, inputs = random_request((1, 1000, 1, 64))
     channel = server.channel()
@@ -248,6 +252,7 @@ class LifetimeTest(unittest.TestCase):
           self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
           return
     self.transfer_that_outlasts(server, drain)
+    self.await_end(server)
     status, log = server.stop()
     self.assertEqual(status, 0, log)
 
@@ -273,6 +278,7 @@ class LifetimeTest(unittest.TestCase):
     server.process.send_signal(signal.SIGTERM)
     self.assertEqual(stream.code(), grpc.StatusCode.UNAVAILABLE)
     channel.close()
+    self.await_end(server)
     status, log = server.stop()
     self.assertEqual(status, 0, log)
 
