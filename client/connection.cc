@@ -37,9 +37,13 @@ grpc::ChannelArguments Arguments(const ClientOptions& options, int index) {
               Milliseconds(options.keepalive_timeout));
   // A write that is stuck sends no data, and a long computation neither.
   args.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Otherwise results come in frames of 16 KiB, each of which costs as much as
-  // a large one.
+  // Results come in large frames, each of which costs as much as a small one,
+  // and into a window that is open from the first: gRPC would find out how wide
+  // it is to be by pings, which cost more than they find where a link is short.
+  // What comes is read at once, so a wide window holds nothing.
   args.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 2 << 20);
+  args.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  args.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 8 << 20);
   args.SetCompressionAlgorithm(GRPC_COMPRESS_NONE);
   args.SetInt(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET,
               1 << GRPC_COMPRESS_NONE);

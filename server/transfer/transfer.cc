@@ -313,9 +313,10 @@ void Transfer::Pump() {
   // The last chunks are on their way; their streams end behind them.
   state_ = State::kSent;
   EndJoined(absl::OkStatus());
-  first_.emplace_back([this](TransferStream& stream) {
-    stream.SendResult(std::exchange(result_, {}));
-  });
+  first_.emplace_back(
+      [result = std::exchange(result_, {})](TransferStream& stream) {
+        stream.SendResult(result);
+      });
   SendNext(main());
 }
 
