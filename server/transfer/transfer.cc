@@ -76,7 +76,7 @@ absl::Status Transfer::Join(std::shared_ptr<TransferStream> stream,
   members_.push_back(std::make_unique<Member>());
   Member& member = *members_.back();
   member.stream = std::move(stream);
-  // What comes later is not for this stream: its results are.
+  // Also where all inputs are here: it may carry results.
   Read(member);
   Pump();
   return absl::OkStatus();

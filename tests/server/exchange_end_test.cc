@@ -12,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/host_buffer.h"
+#include "server/front/decode.h"
 #include "tests/notification.h"
 #include "tests/server/exchange_testing.h"
 
@@ -378,7 +379,8 @@ INSTANTIATE_TEST_SUITE_P(States, ExchangeStallTest,
                          NameOf);
 
 TEST_P(ExchangeStallTest, EndsAfterTheStallTime) {
-  StallAfter(absl::Milliseconds(300));
+  // Long enough to get so far on a machine that is busy.
+  StallAfter(absl::Seconds(2));
   Open open = Reach(GetParam());
   if (GetParam() == At::kSending) {
     open.main->fake().AwaitCut();
@@ -392,10 +394,10 @@ TEST_P(ExchangeStallTest, EndsAfterTheStallTime) {
 }
 
 TEST_F(ExchangeStateTest, WhileItIsComputedNothingStalls) {
-  StallAfter(absl::Milliseconds(100));
+  StallAfter(absl::Seconds(1));
   Open open = Reach(At::kWorking);
   Notification later;
-  alarms_->Set(MonotonicNow() + absl::Milliseconds(250),
+  alarms_->Set(MonotonicNow() + absl::Milliseconds(1500),
                [&] { later.Notify(); });
   later.WaitForNotification();
   EXPECT_FALSE(open.main->fake().has_ended());
@@ -456,9 +458,14 @@ TEST_F(ExchangeEndTest, WhatFindsNoMemoryIsRefusedBeforeAnyChunk) {
   // More than there will ever be.
   const absl::Status never = RefusalOf(Header(Tensors(10'000)));
   EXPECT_EQ(never.code(), absl::StatusCode::kInvalidArgument);
-  // More than there is now.
+  // More than there is now, as another holds it.
   const Tensors large(1500);
-  auto first = Begin(large);
+  const auto other = DecodeExchangeHeader(
+      std::make_shared<pb::ExchangeRequest>(Header(large)));
+  ASSERT_TRUE(other.ok());
+  const auto held =
+      scheduler_->Admit(*other->work->request, "first", absl::InfiniteFuture());
+  ASSERT_TRUE(held.ok());
   auto second = Open({"other", "b"});
   second->Send(Header(large));
   const absl::Status now = second->AwaitEnd();
@@ -468,7 +475,6 @@ TEST_F(ExchangeEndTest, WhatFindsNoMemoryIsRefusedBeforeAnyChunk) {
 }
 
 TEST_F(ExchangeEndTest, WhereMessagesHaveNoRoomAHeaderWaitsAndIsRefused) {
-  StallAfter(absl::Milliseconds(100));
   std::vector<std::unique_ptr<UploadRoom::Upload>> others;
   for (int i = 0; i < 4; ++i) {
     auto upload = uploads_.Enter({std::to_string(i), "x"},
@@ -480,7 +486,8 @@ TEST_F(ExchangeEndTest, WhereMessagesHaveNoRoomAHeaderWaitsAndIsRefused) {
   served->Send(Header(tensors_));
   others.pop_back();
   EXPECT_TRUE(served->Take().has_admitted());
-  served->Break();
+  served.reset();
+  StallAfter(absl::Milliseconds(100));
   auto last = uploads_.Enter({"3", "x"}, 15 * kMiB, nullptr);
   ASSERT_TRUE(last.ok() && (*last)->granted());
   auto stream = Open({"client", "a"}, "1000");
