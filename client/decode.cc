@@ -137,7 +137,7 @@ absl::Status DecodeOutputs(Fragments fragments,
   wire::MessageArena arena;
   auto& response = arena.New<Response>();
   std::vector<wire::TensorData> data;
-  const absl::Status status = Parse(fragments, response, data);
+  absl::Status status = Parse(fragments, response, data);
   if (!status.ok()) return status;
   return TakeOutputs(response, data, outputs, report);
 }
@@ -151,7 +151,7 @@ absl::Status DecodeExchange(Fragments fragments,
   wire::MessageArena arena;
   auto& message = arena.New<v1::ExchangeResponse>();
   std::vector<wire::TensorData> data;
-  const absl::Status status = Parse(fragments, message, data);
+  absl::Status status = Parse(fragments, message, data);
   if (!status.ok()) return status;
   if (message.part_case() != part) {
     return BadResponse("part", "the response to another kind of call");

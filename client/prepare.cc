@@ -93,8 +93,11 @@ absl::Status Prepare(const TensorCall& call, const CallOptions& options,
       (is_auto && (bytes < kStreamFromBytes || route.lacks_exchange))) {
     absl::StatusOr<Pieces> pieces =
         Method::Encode(call, options, route.max_message_bytes);
-    if (pieces.ok()) spec.pieces = *std::move(pieces);
-    if (pieces.ok() || !is_auto) return pieces.status();
+    if (pieces.ok()) {
+      spec.pieces = *std::move(pieces);
+      return absl::OkStatus();
+    }
+    if (!is_auto) return pieces.status();
     // Too large for a message, perhaps.
   }
   absl::StatusOr<ExchangeParts> parts =

@@ -35,7 +35,7 @@ class ExchangeEndTest : public ExchangeTest {
     auto stream = Begin(tensors_);
     stream->Send(Chunk(tensors_, 1, 0));
     stream->Send(bad);
-    const absl::Status status = stream->AwaitEnd();
+    absl::Status status = stream->AwaitEnd();
     stream->Close();
     ExpectNothingHeld();
     ExpectServes();
@@ -45,7 +45,7 @@ class ExchangeEndTest : public ExchangeTest {
   absl::Status RefusalOf(const pb::ExchangeRequest& first) {
     auto stream = Open();
     stream->Send(first);
-    const absl::Status status = stream->AwaitEnd();
+    absl::Status status = stream->AwaitEnd();
     stream->Close();
     ExpectNothingHeld();
     return status;
