@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -74,6 +75,12 @@ absl::StatusOr<std::shared_ptr<Connection>> ConnectionSlot::Get() {
   auto fresh = ConnectToSocket();
   if (fresh.ok()) replaced_ = std::exchange(connection_, *fresh);
   return fresh;
+}
+
+StreamQueue& ConnectionSlot::queue() {
+  MutexLock lock(mutex_);
+  if (queue_ == nullptr) queue_ = std::make_unique<StreamQueue>();
+  return *queue_;
 }
 
 absl::StatusOr<std::shared_ptr<Connection>> ConnectionSlot::ConnectToSocket()

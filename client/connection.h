@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "client/executor.h"
+#include "client/stream_queue.h"
 #include "client/unix_socket.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/generic/generic_stub.h"
@@ -64,8 +65,9 @@ class Connection {
   std::atomic<int64_t> last_used_ns_{0};
 };
 
-// One of a client's connections, replaced when it is no longer usable.
-// Thread-safe.
+// One of a client's connections, replaced when it is no longer usable, and the
+// queue for streams over it. Thread-safe. Its streams must have ended before it
+// does, and it ends on no thread of theirs.
 class ConnectionSlot {
  public:
   // `index` tells a client's connections apart. Channels to unix sockets are
@@ -76,6 +78,10 @@ class ConnectionSlot {
 
   // Does not block. UNAVAILABLE: no server on that unix socket.
   absl::StatusOr<std::shared_ptr<Connection>> Get();
+
+  // Whatever connection a stream is over; starts its thread when first asked
+  // for.
+  StreamQueue& queue();
 
  private:
   absl::StatusOr<std::shared_ptr<Connection>> ConnectToSocket() const;
@@ -88,6 +94,7 @@ class ConnectionSlot {
   // Kept until its successor has been used: the last channel to go takes
   // gRPC's threads with it, which makes whoever calls wait.
   std::shared_ptr<Connection> replaced_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<StreamQueue> queue_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attnd::client

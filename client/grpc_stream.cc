@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "proto/wire/grpc_bytes.h"
 #include "proto/wire/grpc_status.h"
 #include "proto/wire/grpc_time.h"
@@ -14,10 +13,11 @@
 namespace attnd::client {
 
 GrpcStream::GrpcStream(std::shared_ptr<Connection> connection,
-                       std::string method, absl::Time deadline,
-                       StreamEvents& events)
+                       StreamQueue& queue, std::string method,
+                       absl::Time deadline, StreamEvents& events)
     : connection_(std::move(connection)),
       socket_(connection_->socket()),
+      queue_(queue),
       method_(std::move(method)),
       events_(events),
       deadline_(deadline),
@@ -29,8 +29,6 @@ GrpcStream::GrpcStream(std::shared_ptr<Connection> connection,
 
 void GrpcStream::Start(const std::vector<wire::Piece>& pieces) {
   keep_alive_ = shared_from_this();
-  // The stream may end, and let go of both, before this returns.
-  const std::shared_ptr<Connection> connection = connection_;
   std::shared_ptr<grpc::ClientContext> context;
   {
     MutexLock lock(mutex_);
@@ -38,26 +36,24 @@ void GrpcStream::Start(const std::vector<wire::Piece>& pieces) {
   }
   Fill(pieces);
   context->AddMetadata(wire::kRequestBytesKey, absl::StrCat(request_.Length()));
-  connection->stub().PrepareBidiStreamingCall(context.get(), method_,
-                                              grpc::StubOptions(), this);
-  users_.store(1, std::memory_order_release);
-  AddHold();
-  StartRead(&response_);
-  StartWrite(&request_);
-  StartCall();
+  // The metadata goes with the first message: otherwise that would have to wait
+  // until the metadata, an operation of its own, has gone.
+  context->set_initial_metadata_corked(true);
+  call_ = connection_->stub().PrepareCall(context.get(), method_, queue_.get());
+  call_->StartCall(nullptr);
+  call_->Write(request_, write_.tag());
+  // Until here the stream cannot end: it has yet to find nothing to read.
+  call_->Read(&response_, read_.tag());
 }
 
 void GrpcStream::Write(const std::vector<wire::Piece>& pieces) {
   if (!Enter()) return;
   Fill(pieces);
-  StartWrite(&request_);
-  Leave();
+  call_->Write(request_, write_.tag());
 }
 
 void GrpcStream::CloseWrites() {
-  if (!Enter()) return;
-  StartWritesDone();
-  Leave();
+  if (Enter()) call_->WritesDone(close_.tag());
 }
 
 void GrpcStream::Cancel() {
@@ -75,26 +71,34 @@ absl::Time GrpcStream::due() const {
   return deadline_;
 }
 
-void GrpcStream::OnReadDone(bool ok) {
-  if (!ok) return Leave();
+void GrpcStream::OnRead(bool ok) {
+  if (!ok) {
+    {
+      MutexLock lock(mutex_);
+      open_ = false;
+    }
+    return Leave();
+  }
   {
     const wire::ReceivedBytes bytes(response_);
     events_.OnMessage(bytes.fragments());
   }
-  StartRead(&response_);
+  call_->Read(&response_, read_.tag());
 }
 
-void GrpcStream::OnWriteDone(bool ok) {
+void GrpcStream::OnWritten(bool ok) {
   request_.Clear();
   events_.OnWritten(ok);
+  Leave();
 }
 
-void GrpcStream::OnDone(const grpc::Status& status) {
-  status_ = wire::FromGrpcStatus(status);
-  if (status.error_code() == grpc::UNAVAILABLE) connection_->Retire();
+void GrpcStream::OnClosed(bool /*ok*/) { Leave(); }
+
+void GrpcStream::OnStatus(bool /*ok*/) {
+  status_ = wire::FromGrpcStatus(grpc_status_);
+  if (grpc_status_.error_code() == grpc::UNAVAILABLE) connection_->Retire();
   connection_.reset();
-  request_.Clear();
-  response_.Clear();
+  call_.reset();
   {
     std::shared_ptr<grpc::ClientContext> context;
     MutexLock lock(mutex_);
@@ -104,18 +108,18 @@ void GrpcStream::OnDone(const grpc::Status& status) {
 }
 
 bool GrpcStream::Enter() {
-  int users = users_.load(std::memory_order_acquire);
-  while (users > 0) {
-    if (users_.compare_exchange_weak(users, users + 1,
-                                     std::memory_order_acq_rel)) {
-      return true;
-    }
-  }
-  return false;
+  MutexLock lock(mutex_);
+  if (!open_) return false;
+  ++under_way_;
+  return true;
 }
 
 void GrpcStream::Leave() {
-  if (users_.fetch_sub(1, std::memory_order_acq_rel) == 1) RemoveHold();
+  {
+    MutexLock lock(mutex_);
+    if (--under_way_ > 0) return;
+  }
+  call_->Finish(&grpc_status_, finish_.tag());
 }
 
 void GrpcStream::Fill(const std::vector<wire::Piece>& pieces) {

@@ -211,10 +211,11 @@ void GrpcTransport::Run(const std::string& method,
 absl::StatusOr<std::shared_ptr<ByteStream>> GrpcTransport::OpenStream(
     const std::string& method, uint32_t turn, absl::Time deadline,
     StreamEvents& events) {
-  auto connection = SlotOf(turn).Get();
+  ConnectionSlot& slot = SlotOf(turn);
+  auto connection = slot.Get();
   if (!connection.ok()) return connection.status();
-  auto stream = std::make_shared<GrpcStream>(*std::move(connection), method,
-                                             deadline, events);
+  auto stream = std::make_shared<GrpcStream>(
+      *std::move(connection), slot.queue(), method, deadline, events);
   if (watchdog_ != nullptr) watchdog_->Watch(stream);
   return stream;
 }

@@ -18,11 +18,12 @@
 namespace attnd::client {
 
 // Calls over gRPC channels: `options.connections` of them to one target, taken
-// in turn. Attempts and streams run on gRPC's own callback threads, of which
-// there is a fixed number, or on that of a caller who waits. One that has not
-// let go of the caller's memory within options.keepalive_timeout of its
-// deadline, or of being cancelled, takes its connection down: over TCP the
-// kernel sees to that, over a unix socket a thread of this class.
+// in turn. Attempts run on gRPC's own callback threads, of which there is a
+// fixed number, or on that of a caller who waits; streams on one thread for
+// each connection that has had any. An attempt or a stream that has not let go
+// of the caller's memory within options.keepalive_timeout of its deadline, or
+// of being cancelled, takes its connection down: over TCP the kernel sees to
+// that, over a unix socket a thread of this class.
 class GrpcTransport final : public Transport {
  public:
   GrpcTransport(const std::string& target, const ClientOptions& options);

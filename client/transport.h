@@ -55,7 +55,7 @@ class ByteStream {
   virtual void Start(const std::vector<wire::Piece>& pieces) = 0;
   // As Start's. Not before the message before this one has been taken.
   virtual void Write(const std::vector<wire::Piece>& pieces) = 0;
-  // No message will follow those that have been taken.
+  // No message will follow. Not before the last one has been taken.
   virtual void CloseWrites() = 0;
   virtual void Cancel() = 0;
 };

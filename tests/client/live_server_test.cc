@@ -107,6 +107,67 @@ TEST_F(LiveServerTest, AThousandCallsInFlightAddNoThreads) {
   EXPECT_LE(many.all, few.all + spare_grpc_threads);
 }
 
+TEST_F(LiveServerTest, StreamsAddAThreadForEachConnectionWhileTheClientLives) {
+  constexpr int kConnections = 3;
+  ClientOptions options;
+  options.connections = kConnections;
+  const auto expect_unnamed = [](int expected) {
+    EXPECT_TRUE(Eventually([=] { return CountThreads().unnamed == expected; }))
+        << CountThreads().unnamed << " instead of " << expected;
+  };
+  Start(options);
+  expect_unnamed(2);  // this one, and the executor's
+  const Example example((int64_t{24} << 20) / 1024, 256);
+  CallOptions how;
+  how.timeout = kHangLimit;
+  how.transport = TransportKind::kStream;
+  const auto report = client_->Forward(example.call, how);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->streams, 2 * kConnections);
+  expect_unnamed(2 + kConnections);
+  client_.reset();
+  expect_unnamed(1);
+}
+
+// From several threads, some of them cancelled, and nobody waits for them but
+// the client's destruction.
+TEST_F(LiveServerTest, StreamsThatAreUnderWayEndWithTheClient) {
+  constexpr int kThreads = 4, kCalls = 4, kRounds = 3;
+  ClientOptions options;
+  options.connections = 3;
+  Start(options);
+  for (int round = 0; round < kRounds; ++round) {
+    auto client = Client::Create(target(), options);
+    ASSERT_TRUE(client.ok()) << client.status();
+    std::atomic<int> ended{0};
+    std::vector<std::unique_ptr<Example>> examples(kThreads * kCalls);
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int i = 0; i < kCalls; ++i) {
+          auto& example = examples[thread * kCalls + i];
+          example = std::make_unique<Example>(10'000 * (1 + i), 64);
+          CallOptions how;
+          how.timeout = kHangLimit;
+          how.transport = TransportKind::kStream;
+          const auto cancel = (*client)->ForwardAsync(
+              example->call, how, [&](absl::StatusOr<Report> report) {
+                EXPECT_TRUE(report.ok() || absl::IsCancelled(report.status()))
+                    << report.status();
+                example.reset();  // nobody may need it now
+                ++ended;
+              });
+          if (i % 2 == round % 2) cancel();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    client->reset();
+    EXPECT_EQ(ended, kThreads * kCalls);
+  }
+  ExpectServes();
+}
+
 TEST_F(LiveServerTest, CancelledCallsEndAndTheServerServesOn) {
   Start();
   absl::BlockingCounter ended(64);

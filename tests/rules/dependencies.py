@@ -33,6 +33,7 @@ GRPC_EDGES = {
     'client/connection',
     'client/grpc_stream',
     'client/grpc_transport',
+    'client/stream_queue',
     'proto/wire/grpc_bytes',
     'proto/wire/grpc_status',
     'proto/wire/grpc_time',

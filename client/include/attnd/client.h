@@ -183,7 +183,8 @@ struct ClientOptions {
   double retry_budget = 0.2;
   // Performance.
   // Calls take turns on them; each carries 1 to 3 GB/s. A large call uses one
-  // for every 16 MiB, at most 8, and no more than the server allows.
+  // for every 16 MiB, at most 8, and no more than the server allows. The first
+  // large call over a connection starts a thread for it.
   int connections = 1;
   int executor_threads = 1;  // they run asynchronous callbacks
 
@@ -214,7 +215,8 @@ class Client {
                                           const CallOptions& options) = 0;
 
   // The call's tensors are used until `done` is called, exactly once, on the
-  // client's executor, where it may block. Never blocks; starts no thread.
+  // client's executor, where it may block. Never blocks; starts no thread but
+  // those of ClientOptions::connections.
   // The returned function cancels the call; calling it late does nothing.
   virtual std::function<void()> ForwardAsync(const ForwardCall& call,
                                              const CallOptions& options,
