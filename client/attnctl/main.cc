@@ -10,6 +10,7 @@
 #include "client/attnctl/flags.h"
 #include "client/attnctl/print.h"
 #include "client/whole_file.h"
+#include "proto/wire/grpc_polling.h"
 
 namespace attnd::client {
 namespace {
@@ -96,6 +97,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kBadInput;
   }
+  wire::PollByQueue();
   const int code = Run(app.get_subcommands().front()->get_name(), flags);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     Print("attnctl: cannot write to standard output\n", stderr);

@@ -23,6 +23,7 @@
 #include "client/attnload/report.h"
 #include "client/attnload/shape.h"
 #include "client/whole_file.h"
+#include "proto/wire/grpc_polling.h"
 
 namespace attnd::attnload {
 namespace {
@@ -311,5 +312,6 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
+  attnd::wire::PollByQueue();
   return attnd::attnload::Run(std::move(flags));
 }

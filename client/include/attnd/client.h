@@ -184,7 +184,9 @@ struct ClientOptions {
   // Performance.
   // Calls take turns on them; each carries 1 to 3 GB/s. A large call uses one
   // for every 16 MiB, at most 8, and no more than the server allows. The first
-  // large call over a connection starts a thread for it.
+  // large call over a connection starts a thread for it; those of several wait
+  // for each other unless the environment's GRPC_POLL_STRATEGY was set to poll
+  // before the process used gRPC (client/README.md).
   int connections = 1;
   int executor_threads = 1;  // they run asynchronous callbacks
 
