@@ -96,7 +96,7 @@ class EchoExchange final : public v1::AttentionService::Service {
       here->begun.Notify();
       here->over.WaitForNotification();
     }
-    const grpc::Status status = Serve(transfer, stream);
+    grpc::Status status = Serve(transfer, stream);
     std::unique_lock<std::mutex> lock(mutex_);
     transfer_ = nullptr;
     transfer.over = true;
