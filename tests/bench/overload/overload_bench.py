@@ -12,84 +12,23 @@ share all, and who sends large ones yields.
 
 import argparse
 import json
-import os
-import pathlib
 import re
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / 'python'))
-import harness  # noqa: E402
+import bench
 
 SMALL = 'forward:s32:h1:d64'  # 24 KiB
-MIB = 1 << 20
 
 
-def places():
-    """Prefixes of the commands that run the server, who sends small ones and who sends large ones.
-
-    They give the server half of the cores, an eighth to small ones, the rest to large ones. A core's
-    two processors stay together, as one's load slows the other.
-    """
-    cores = {}
-    for processor in sorted(os.sched_getaffinity(0)):
-        folder = pathlib.Path(f'/sys/devices/system/cpu/cpu{processor}/topology')
-        core = [(folder / name).read_text() for name in ('physical_package_id', 'core_id')]
-        cores.setdefault(tuple(core), []).append(str(processor))
-    cores = list(cores.values())
-    if len(cores) < 8:
-        return (), (), ('nice', '-n10')
-    half, eighth = len(cores) // 2, len(cores) // 8
-    groups = cores[:half], cores[half:half + eighth], cores[half + eighth:]
-    return [('taskset', '-c', ','.join(sum(group, []))) for group in groups]
-
-
-class Watch:
-    """The most that a process has had in memory since it began, in MiB."""
-
-    def __init__(self, pid):
-        self._path = f'/proc/{pid}/statm'
-        self._peak, self._ends = 0, False
-        self._thread = threading.Thread(target=self._loop)
-        self._thread.start()
-
-    def now(self):
-        with open(self._path, encoding='ascii') as file:
-            return int(file.read().split()[1]) * os.sysconf('SC_PAGE_SIZE') / MIB
-
-    def _loop(self):
-        while not self._ends:
-            self._peak = max(self._peak, self.now())
-            time.sleep(0.02)
-
-    def end(self):
-        self._ends = True
-        self._thread.join()
-        return self._peak
-
-
-class Bench:
-
-    def __init__(self, options):
-        self.options = options
-        self.folder = pathlib.Path(tempfile.mkdtemp())
-        self.misses = 0
-        self.server_place, self.small_place, self.large_place = places()
-        self._stubs = harness.generate_stubs(self.folder)[0]
-
-    def row(self, what, seen, bar, ok):
-        print(f'  {what:58} {seen:>16} {bar:>16} {"ok" if ok else "MISSED"}', flush=True)
-        self.misses += not ok
+class OverloadBench(bench.Bench):
 
     def message(self, tokens, dim=128):
         """A file with a ForwardRequest of 2 queries, its bytes."""
         path = self.folder / f'{tokens}x{dim}'
         if not path.exists():
-            pb = self._stubs
+            pb = self.stubs
             queries, request = min(tokens, 2), pb.ForwardRequest()
             for name, length in (('q', queries), ('k', tokens), ('v', tokens)):
                 tensor = getattr(request, name)
@@ -116,11 +55,6 @@ class Bench:
 
         return end
 
-    def sender(self, place, *arguments):
-        process = subprocess.Popen([*place, sys.executable, HERE / 'senders.py', *map(str, arguments)],
-                                   stdout=subprocess.PIPE, text=True)
-        return lambda: json.loads(process.communicate()[0])
-
     def small(self, seconds):
         """What became of another client's small calls, in C++ and in Python."""
         address = f'unix:{self.socket}'
@@ -130,9 +64,7 @@ class Bench:
 
     def server(self, limit, *flags):
         self.socket = self.folder / f'socket{time.monotonic_ns()}'
-        return harness.Server(self.options.attnd, f'--memory_limit={limit}MiB',
-                              f'--unix_socket={self.socket}', *flags, *self.options.flags,
-                              prefix=self.server_place)
+        return super().server(limit, f'--unix_socket={self.socket}', *flags)
 
     # Sections.
 
@@ -158,7 +90,7 @@ class Bench:
         room = rate([end() for end in load(with_room, *room_load)])
         with_room.stop()
         server = self.server(limit)
-        watch = Watch(server.process.pid)
+        watch = bench.Watch(server.process.pid)
         alone = self.small(self.options.seconds / 2)
         idle = watch.now()
         running = load(server, processes, in_flight)
@@ -182,7 +114,7 @@ class Bench:
         for line in said:
             print(f'    {line}')
         self.compare_small(alone, beside)
-        self.memory(server, watch, peak, idle, limit)
+        self.memory(watch, peak, idle, limit)
         server.stop()
 
     def compare_small(self, alone, beside):
@@ -196,16 +128,13 @@ class Bench:
             self.row(f'    p99 {b["p99"] * 1e3:.2f} ms, alone {a["p99"] * 1e3:.2f} ms',
                      f'{ratio:.2f}', '<= 3', ratio <= 3)
 
-    def memory(self, server, watch, peak, idle, limit):
-        self.row('  peak resident', f'{peak:.0f} MiB', f'<= {limit + 64} MiB', peak <= limit + 64)
-        time.sleep(self.options.rest)
-        rest = watch.now()
-        self.row(f'  resident {self.options.rest:.0f} s later, idle {idle:.0f} MiB before',
-                 f'{rest:.0f} MiB', f'<= {idle + 64:.0f} MiB', rest <= idle + 64)
+    def memory(self, watch, peak, idle, limit):
+        self.peak(peak, limit)
+        self.at_rest(watch, idle)
 
     def attack(self, limit, *attackers):
         server = self.server(limit)
-        watch = Watch(server.process.pid)
+        watch = bench.Watch(server.process.pid)
         alone = self.small(self.options.seconds / 2)
         idle = watch.now()
         running = [self.sender(self.large_place, a[0], server.address, *a[1:],
@@ -217,7 +146,7 @@ class Bench:
             print(f'    {end()}')
         peak = watch.end()
         self.compare_small(alone, beside)
-        self.memory(server, watch, peak, idle, limit)
+        self.memory(watch, peak, idle, limit)
         server.stop()
 
 
@@ -237,7 +166,7 @@ SECTIONS = {
     'slow_many': ('600 writers of a byte a second from 300 addresses',
                   lambda b: b.attack(256, ('slow', 300, 600, 'mixed'))),
     'liars': ('100 calls from 100 addresses that say 100 bytes and send 40 MiB',
-              lambda b: b.attack(256, ('liars', 100, 100, 40 * MIB))),
+              lambda b: b.attack(256, ('liars', 100, 100, 40 * bench.MIB))),
 }
 
 
@@ -246,20 +175,9 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('attnd')
     parser.add_argument('attnload')
-    parser.add_argument('--only', choices=SECTIONS)
     parser.add_argument('--seconds', type=float, default=8)
-    parser.add_argument('--rest', type=float, default=30, help='before memory is looked at again')
-    parser.add_argument('--flags', action='append', default=[], help="more of attnd's")
-    parser.add_argument('--check', action='store_true', help='fail on a miss')
-    options = parser.parse_args()
-    bench = Bench(options)
-    for name, (title, run) in SECTIONS.items():
-        if options.only in (None, name):
-            print(f'{name}: {title}', flush=True)
-            run(bench)
-    if bench.misses:
-        print(f'{bench.misses} missed')
-    return 1 if bench.misses and options.check else 0
+    bench.add_options(parser, SECTIONS)
+    return bench.run(OverloadBench(parser.parse_args()), SECTIONS)
 
 
 if __name__ == '__main__':
