@@ -71,7 +71,8 @@ void ExchangeCall::Start() {
       header_.sender, hint->value_or(kFirstMessageBytes),
       [self = shared_from_this()](const absl::Status& status) {
         self->OnDecided(status);
-      });
+      },
+      kFirstMessageBytes);
   if (!upload.ok()) {
     lock.Unlock();
     return End(upload.status());

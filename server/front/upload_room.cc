@@ -29,14 +29,18 @@ UploadRoom::UploadRoom(const UploadLimits& limits)
 UploadRoom::~UploadRoom() = default;
 
 absl::StatusOr<std::unique_ptr<UploadRoom::Upload>> UploadRoom::Enter(
-    Sender sender, std::optional<int64_t> hint, Decided decided) {
+    Sender sender, std::optional<int64_t> hint, Decided decided,
+    std::optional<int64_t> most) {
   if (hint.has_value() && *hint > limits_.max_message_bytes) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the message has ", *hint, " bytes, the most is ",
                      limits_.max_message_bytes));
   }
   std::unique_ptr<Upload> upload(
-      new Upload(*this, std::move(sender), hint, std::move(decided)));
+      new Upload(*this, std::move(sender), hint,
+                 std::min(most.value_or(limits_.max_message_bytes),
+                          limits_.max_message_bytes),
+                 std::move(decided)));
   MutexLock lock(mutex_);
   // A refused one holds nothing that its end would give back.
   upload->state_ = Upload::State::kRefused;
@@ -73,7 +77,7 @@ void UploadRoom::Classify(Upload& upload) {
                      : seen == nullptr        ? trusted
                                               : *seen == Seen::kSmall;
   upload.pool_ = small ? &small_ : &large_;
-  upload.bytes_ = small ? kSmallBytes : limits_.max_message_bytes;
+  upload.bytes_ = small ? kSmallBytes : upload.most_;
   if (upload.hint_.has_value()) {
     upload.bytes_ = std::max(*upload.hint_, kLeastBytes);
   }
@@ -313,13 +317,12 @@ absl::Status UploadRoom::Upload::Late() {
     if (hint_.has_value()) {
       room_.distrusted_.Set(sender_.client, MonotonicNow() + kDistrustTime);
     }
-    const int64_t most = room_.limits_.max_message_bytes;
-    if (most > room_.large_.limit_bytes - room_.large_.held_bytes ||
+    if (most_ > room_.large_.limit_bytes - room_.large_.held_bytes ||
         !room_.large_.shares.MayAdd(sender_.client)) {
       status = room_.Refusal("a message that takes long, and no memory for it");
     } else {
       room_.EndProbe(*this);
-      room_.Move(*this, room_.large_, most);
+      room_.Move(*this, room_.large_, most_);
       granted = room_.Grant();
     }
   }

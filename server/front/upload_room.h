@@ -8,7 +8,7 @@
 //
 // How long a message is gRPC does not say before it has arrived. The client
 // may (proto/wire/metadata.h). Without such a hint a
-// message counts as the largest possible until it is there.
+// message counts as the largest possible of its kind until it is there.
 //
 //   small   by its hint, or without one on a connection that has not sent a
 //           large one: in memory of their own, so that they never wait behind
@@ -81,15 +81,16 @@ class UploadRoom {
   // No upload is left.
   ~UploadRoom();
 
-  // Asks for room for a message of `hint` bytes. Errors, for the call:
+  // Asks for room for a message of `hint` bytes, which may have `most` at most,
+  // or, without that, as many as any. Errors, for the call:
   //   RESOURCE_EXHAUSTED  it is longer than any message may be; or, with
   //                       RetryInfo, too many wait
   //   UNAVAILABLE         closed
   // Otherwise see Upload::granted; if it has to wait, `decided` is called once,
   // on any thread, unless the upload goes before.
-  absl::StatusOr<std::unique_ptr<Upload>> Enter(Sender sender,
-                                                std::optional<int64_t> hint,
-                                                Decided decided);
+  absl::StatusOr<std::unique_ptr<Upload>> Enter(
+      Sender sender, std::optional<int64_t> hint, Decided decided,
+      std::optional<int64_t> most = {});
   // Whoever waits, now or later, is refused: the server is shutting down.
   void Close();
 
@@ -198,15 +199,17 @@ class UploadRoom::Upload {
   enum class State : uint8_t { kWaiting, kGranted, kRefused };
 
   Upload(UploadRoom& room, Sender sender, std::optional<int64_t> hint,
-         Decided decided)
+         int64_t most, Decided decided)
       : room_(room),
         sender_(std::move(sender)),
+        most_(most),
         hint_(hint),
         decided_(std::move(decided)) {}
 
   // All of it the room's, under its mutex.
   UploadRoom& room_;
   const Sender sender_;
+  const int64_t most_;  // that the message may have
   std::optional<int64_t> hint_;
   Decided decided_;
   State state_ = State::kWaiting;

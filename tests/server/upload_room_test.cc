@@ -32,11 +32,14 @@ class UploadRoomTest : public ::testing::Test {
   }
   std::unique_ptr<Upload> EnterOn(const std::string& client,
                                   const std::string& connection,
-                                  std::optional<int64_t> hint) {
+                                  std::optional<int64_t> hint,
+                                  std::optional<int64_t> most = std::nullopt) {
     auto upload = room_.Enter(
-        {client, connection}, hint, [this, client](const absl::Status& status) {
+        {client, connection}, hint,
+        [this, client](const absl::Status& status) {
           (status.ok() ? granted_ : refused_).push_back(client);
-        });
+        },
+        most);
     status_ = upload.status();
     return upload.ok() ? *std::move(upload) : nullptr;
   }
@@ -51,6 +54,25 @@ class UploadRoomTest : public ::testing::Test {
   std::vector<std::string> granted_, refused_;  // those that had to wait
   absl::Status status_;
 };
+
+// Streams that say nothing, of which the first message is short whatever they
+// say of it, make nobody else wait for the largest possible.
+TEST_F(UploadRoomTest, AMessageThatMayNotBeLongHoldsNoMoreThanItMay) {
+  const auto unknown = EnterOn("a", "a1", std::nullopt, kMiB);
+  EXPECT_EQ(room_.stats().reserved_bytes, UploadRoom::kSmallBytes);
+  EXPECT_TRUE(unknown->Late().ok());
+  EXPECT_EQ(room_.stats().reserved_bytes, kMiB);
+  EXPECT_EQ(unknown->late_after(), std::nullopt);
+
+  // Its client said too little, and is not believed any more.
+  EXPECT_FALSE(EnterOn("b", "b1", 100, kMiB)->Arrived(200).ok());
+  const auto distrusted = EnterOn("b", "b2", 100, kMiB);
+  EXPECT_TRUE(distrusted->granted());
+  EXPECT_EQ(room_.stats().reserved_bytes, 2 * kMiB);
+
+  // What is left is enough for others.
+  EXPECT_TRUE(Enter("c", 4 * kMiB)->granted());
+}
 
 TEST_F(UploadRoomTest, AMessageHoldsWhatItsHintSays) {
   const auto upload = Enter("a", 3 * kMiB);
