@@ -19,6 +19,10 @@
 namespace attnd::client {
 namespace {
 
+// What is on its way to the server; the system allows less, but more than its
+// default, with which the two ends wake each other up for each 200 KiB.
+constexpr int kSendBufferBytes = 4 << 20;
+
 // The bytes of sun_path, which say by a leading 0 that the name is abstract.
 std::string PathOf(absl::string_view target) {
   if (absl::ConsumePrefix(&target, "unix-abstract:")) {
@@ -53,6 +57,9 @@ absl::StatusOr<std::shared_ptr<UnixSocket>> UnixSocket::Connect(
         absl::StrCat("no socket: ", std::strerror(errno)));
   }
   const std::shared_ptr<UnixSocket> connection(new UnixSocket(fd));
+  // Without it all works as well.
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes,
+             sizeof(kSendBufferBytes));
   const socklen_t size = offsetof(sockaddr_un, sun_path) + path.size();
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), size) != 0) {
     return absl::UnavailableError(
