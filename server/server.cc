@@ -17,6 +17,7 @@
 #include "server/front/admitted_calls.h"
 #include "server/front/describe.h"
 #include "server/front/excess_memory.h"
+#include "server/front/io_threads.h"
 #include "server/front/service.h"
 #include "server/front/upload_room.h"
 #include "server/net/acceptor.h"
@@ -27,7 +28,6 @@
 #include "server/telemetry/metrics_server.h"
 #include "server/telemetry/refusal_log.h"
 #include "server/transfer/alarms.h"
-#include "server/transfer/copiers.h"
 #include "server/transfer/transfer_table.h"
 #include "server/transport.h"
 #include "server/work/device_name.h"
@@ -64,6 +64,7 @@ class Server::Impl {
     acceptor_ = nullptr;
     if (transport_ == nullptr) return;
     transport_->Shutdown(wire::ToGrpcDeadline(MonotonicNow() + kLastResponses));
+    io_threads_ = nullptr;
   }
 
   absl::Status Start() {
@@ -160,11 +161,8 @@ class Server::Impl {
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     alarms_ = std::make_unique<Alarms>();
     const std::function<int64_t()> excess_memory = ExcessMemory(options_);
-    copiers_ = std::make_unique<Copiers>(options_.copiers_per_device *
-                                         static_cast<int>(backends_.size()));
     transfers_ = std::make_unique<TransferTable>(
-        TransferParts{scheduler_.get(), copiers_.get(), alarms_.get(),
-                      options_.stall_time},
+        TransferParts{scheduler_.get(), alarms_.get(), options_.stall_time},
         options_.max_transfer_streams, excess_memory);
     service_ = std::make_unique<Service>(
         ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_,
@@ -175,10 +173,13 @@ class Server::Impl {
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);
     builder.RegisterService(service_.get());
+    io_threads_ = std::make_unique<IoThreads>(options_.IoThreads(), builder);
     const std::function<void(Descriptor)> hand_over =
         ConnectionsTo(builder, grpc::InsecureServerCredentials());
     std::unique_ptr<grpc::Server> transport = builder.BuildAndStart();
     if (transport == nullptr) return absl::InternalError("gRPC cannot start");
+    service_->Serve(*io_threads_);
+    io_threads_->Start();
     {
       MutexLock lock(health_mutex_);
       transport_ = std::move(transport);
@@ -240,8 +241,8 @@ class Server::Impl {
   std::unique_ptr<UploadRoom> uploads_;
   std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<TransferTable> transfers_;
-  std::unique_ptr<Copiers> copiers_;
   std::unique_ptr<Service> service_;
+  std::unique_ptr<IoThreads> io_threads_;
   std::unique_ptr<Alarms> alarms_;  // ends before what they ring
   int port_ = -1;
   std::unique_ptr<UnixSocketFile> unix_socket_;

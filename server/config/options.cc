@@ -1,5 +1,7 @@
 #include "server/config/options.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "absl/strings/match.h"
@@ -33,6 +35,12 @@ MemoryShares DivideMemory(int64_t memory_limit_bytes) {
   shares.max_message_bytes =
       std::min(memory_limit_bytes / 16 * 3, wire::kMaxMessageBytes);
   return shares;
+}
+
+int ServerOptions::IoThreads() const {
+  if (io_threads > 0) return io_threads;
+  const auto processors = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  return std::clamp(processors, 1, 16);
 }
 
 absl::Status ServerOptions::Validate() const {
@@ -77,7 +85,7 @@ absl::Status ServerOptions::Validate() const {
                         absl::Hours(24)));
   status.Update(
       InRange("--max_transfer_streams", max_transfer_streams, 1, 256));
-  status.Update(InRange("--copiers", copiers_per_device, 1, 64));
+  status.Update(InRange("--io_threads", io_threads, 0, 256));
   status.Update(InRange("--max_streams", max_streams_per_connection, 1,
                         int64_t{1} << 20));
   status.Update(

@@ -53,8 +53,10 @@ struct ServerOptions {
   absl::Duration stall_time = absl::Seconds(60);
   // What an Exchange may have: streams at once, the first included.
   int max_transfer_streams = 8;
-  // Threads for each device that copy chunks to where they are computed.
-  int copiers_per_device = 2;
+  // Threads that read and write the network, and copy chunks of Exchanges to
+  // where they are computed. 0: one a processor, 16 at most.
+  int io_threads = 0;
+  int IoThreads() const;  // how many that are
   // For clients a long way off: measures the link and opens windows by it, at
   // the price of memory for messages that nobody reads yet.
   bool long_links = false;

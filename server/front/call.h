@@ -2,7 +2,7 @@
 #define ATTND_SERVER_FRONT_CALL_H_
 
 // The life of one Forward or Backward call, whatever carries it. No gRPC in
-// here: unary_reactor.h is gRPC's end of a call.
+// here: unary_stream.h is gRPC's end of a call.
 //
 //   kWaiting  for room for its message (upload_room.h); nothing is read
 //   kReading  its message is on its way

@@ -314,8 +314,7 @@ void ExchangeCall::OnPart(std::unique_ptr<ReceivedMessage> message) {
   if (!status.ok()) return transfer->OnGarbled(status);
   switch (request.part_case()) {
     case pb::ExchangeRequest::kChunk:
-      return OnChunk(*transfer, request.chunk(), std::move(data),
-                     std::move(message));
+      return OnChunk(*transfer, request.chunk(), data, std::move(message));
     case pb::ExchangeRequest::kInputsSent:
       return transfer->OnInputsSent(*this, request.inputs_sent().streams());
     case pb::ExchangeRequest::kMissing: {
@@ -333,7 +332,7 @@ void ExchangeCall::OnPart(std::unique_ptr<ReceivedMessage> message) {
 }
 
 void ExchangeCall::OnChunk(Transfer& transfer, const pb::Chunk& chunk,
-                           std::vector<wire::TensorData> data,
+                           const std::vector<wire::TensorData>& data,
                            std::unique_ptr<ReceivedMessage> message) {
   auto tensor =
       TensorOf(InputFields(transfer.op()), chunk.tensor(), "chunk.tensor");
@@ -435,6 +434,7 @@ void ExchangeCall::SendMissing(const std::vector<TensorRange>& ranges) {
     MutexLock lock(mutex_);
     transfer = transfer_;
   }
+  if (transfer == nullptr) return;  // it is over
   Write(EncodeMissing(transfer->op(), ranges), nullptr);
 }
 
@@ -452,6 +452,7 @@ void ExchangeCall::Write(const std::vector<wire::Piece>& pieces,
                          std::shared_ptr<const void> owner) {
   {
     MutexLock lock(mutex_);
+    if (state_ == State::kEnding) return;
     writing_ = true;
     for (const wire::Piece& piece : pieces) {
       sent_bytes_ +=

@@ -2,7 +2,7 @@
 #define ATTND_SERVER_FRONT_EXCHANGE_CALL_H_
 
 // The life of one Exchange stream, whatever carries it. No gRPC in here:
-// exchange_reactor.h is gRPC's end of it.
+// exchange_stream.h is gRPC's end of it.
 //
 //   kWaiting  for room for its first message; nothing is read
 //   kReading  its first message is on its way
@@ -42,7 +42,8 @@ class MessageStream {
  public:
   virtual ~MessageStream() = default;
 
-  // Reads a message, for ExchangeCall::OnMessage or OnReadEnd. One at a time.
+  // Reads a message, for ExchangeCall::OnMessage or OnReadEnd. One at a time;
+  // after Finish neither need come.
   virtual void Read() = 0;
   // Writes one, for ExchangeCall::OnWritten. One at a time. `release` is called
   // once `pieces` have left, or will not.
@@ -118,7 +119,7 @@ class ExchangeCall final : public TransferStream,
   // Later messages, for the transfer.
   void OnPart(std::unique_ptr<ReceivedMessage> message);
   void OnChunk(Transfer& transfer, const attn::v1::Chunk& chunk,
-               std::vector<wire::TensorData> data,
+               const std::vector<wire::TensorData>& data,
                std::unique_ptr<ReceivedMessage> message);
   void Write(const std::vector<wire::Piece>& pieces,
              std::shared_ptr<const void> owner);

@@ -6,7 +6,7 @@
 
 namespace attnd::server {
 
-CallHeader HeaderOf(const grpc::CallbackServerContext& context) {
+CallHeader HeaderOf(const grpc::ServerContextBase& context) {
   CallHeader header;
   header.sender.connection = context.peer();
   header.sender.client = ClientOf(header.sender.connection);

@@ -7,7 +7,7 @@
 namespace attnd::server {
 
 // What gRPC says of a call.
-CallHeader HeaderOf(const grpc::CallbackServerContext& context);
+CallHeader HeaderOf(const grpc::ServerContextBase& context);
 
 }  // namespace attnd::server
 

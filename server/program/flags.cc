@@ -118,9 +118,6 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "Groups of requests on a device at once; with two or more, "
                  "one is kept for small requests")
       ->group("Device");
-  app.add_option("--copiers", s.copiers_per_device,
-                 "Threads a device that copy chunks of Exchanges")
-      ->group("Device");
   app.add_option("--small_request_flops", q.small_request_flops,
                  "Largest request, in floating-point operations, that counts "
                  "as small")
@@ -179,6 +176,10 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->group("Limits");
   app.add_option("--max_transfer_streams", s.max_transfer_streams,
                  "Streams of one Exchange")
+      ->group("Limits");
+  app.add_option("--io_threads", s.io_threads,
+                 "Threads that read and write the network; 0: one a "
+                 "processor, 16 at most")
       ->group("Limits");
   AddBytes(app, "--max_metadata", s.max_metadata_bytes,
            "Largest headers of a call, all together")

@@ -45,8 +45,8 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
   needs.at_start +=
       std::clamp(processors, 2, 32) + std::clamp(processors / 2, 2, 16) + 5;
   needs.under_load += 4 * processors + 8;
-  needs.at_start += devices * (options.scheduler.lanes_per_device +
-                               options.copiers_per_device);
+  needs.at_start +=
+      devices * options.scheduler.lanes_per_device + options.IoThreads();
   if (options.metrics_port >= 0) needs.at_start += 1;
   // Who cuts calls that have come to a halt.
   needs.at_start += 1;

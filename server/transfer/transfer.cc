@@ -39,6 +39,7 @@ Transfer::~Transfer() = default;
 void Transfer::Begin(std::shared_ptr<TransferStream> main) {
   bool ready = false;
   {
+    StreamCalls calls;
     MutexLock lock(mutex_);
     if (state_ == State::kEnded) {
       return main->End(absl::UnavailableError("the transfer is over"));
@@ -55,8 +56,8 @@ void Transfer::Begin(std::shared_ptr<TransferStream> main) {
     first_.emplace_back([this](TransferStream& stream) {
       stream.SendAdmitted(token_, streams_, chunk_bytes_);
     });
-    Pump();
-    Read(*members_[0]);
+    Pump(calls);
+    Read(*members_[0], calls);
     SetAlarm();
     ready = TakeReady();  // nothing is streamed
   }
@@ -65,6 +66,7 @@ void Transfer::Begin(std::shared_ptr<TransferStream> main) {
 
 absl::Status Transfer::Join(std::shared_ptr<TransferStream> stream,
                             const std::string& client) {
+  StreamCalls calls;
   MutexLock lock(mutex_);
   const bool open = state_ == State::kReceiving || state_ == State::kWorking ||
                     state_ == State::kSending;
@@ -77,8 +79,8 @@ absl::Status Transfer::Join(std::shared_ptr<TransferStream> stream,
   Member& member = *members_.back();
   member.stream = std::move(stream);
   // Also where all inputs are here: it may carry results.
-  Read(member);
-  Pump();
+  Read(member, calls);
+  Pump(calls);
   return absl::OkStatus();
 }
 
@@ -89,26 +91,26 @@ Transfer::Member* Transfer::Find(TransferStream& stream) {
   return nullptr;
 }
 
-void Transfer::Read(Member& member) {
+void Transfer::Read(Member& member, StreamCalls& calls) {
   member.reading = true;
   member.read_since = MonotonicNow();
-  member.stream->Read();
+  calls.Add(member.stream, [](TransferStream& stream) { stream.Read(); });
 }
 
-void Transfer::ReadOn(Member& member) {
+void Transfer::ReadOn(Member& member, StreamCalls& calls) {
   if (member.reading || member.read_ended || member.copying >= kUnderWay) {
     return;
   }
   const bool more =
       incoming_.missing() > 0 || (IsMain(member) && !inputs_sent_.has_value());
-  if (more || state_ == State::kSent) Read(member);
+  if (more || state_ == State::kSent) Read(member, calls);
 }
 
 void Transfer::OnChunk(TransferStream& stream, ArrivedChunk chunk) {
-  std::shared_ptr<TransferStream> owner;
   PlacedInputs inputs;
   int64_t at = 0;
   {
+    StreamCalls calls;
     MutexLock lock(mutex_);
     Member* const member = Find(stream);
     if (member == nullptr || state_ == State::kEnded) return;
@@ -119,40 +121,31 @@ void Transfer::OnChunk(TransferStream& stream, ArrivedChunk chunk) {
       lock.Unlock();
       return End(is_new.status());
     }
-    if (!*is_new) return ReadOn(*member);
+    if (!*is_new) return ReadOn(*member, calls);
     progress_ = MonotonicNow();
     ++copying_;
     ++member->copying;
-    ReadOn(*member);
-    owner = member->stream;
+    // The next may come while this one is copied.
+    ReadOn(*member, calls);
     inputs = inputs_;
     at = incoming_.offset(chunk.tensor) + chunk.offset;
   }
-  parts_.copiers->Add(
-      client_,
-      [self = shared_from_this(), owner = std::move(owner),
-       inputs = std::move(inputs), at, chunk = std::move(chunk)]() mutable {
-        absl::Status status;
-        {
-          MutexLock lock(self->mutex_);
-          if (self->state_ == State::kEnded) status = absl::CancelledError("");
-        }
-        if (status.ok()) status = inputs.buffer->Write(at, chunk.pieces);
-        inputs = {};
-        chunk = {};
-        self->OnCopied(*owner, status);
-      });
+  const absl::Status status = inputs.buffer->Write(at, chunk.pieces);
+  inputs = {};
+  chunk = {};
+  OnCopied(stream, status);
 }
 
 void Transfer::OnCopied(TransferStream& stream, const absl::Status& status) {
   bool ready = false;
   {
+    StreamCalls calls;
     MutexLock lock(mutex_);
     if (state_ == State::kEnded) return;
     --copying_;
     if (Member* const member = Find(stream)) {
       --member->copying;
-      if (status.ok()) ReadOn(*member);
+      if (status.ok()) ReadOn(*member, calls);
     }
     if (status.ok()) ready = TakeReady();
   }
@@ -200,6 +193,7 @@ void Transfer::Submit() {
 void Transfer::OnInputsSent(TransferStream& stream, int streams) {
   absl::Status status;
   {
+    StreamCalls calls;
     MutexLock lock(mutex_);
     Member* const member = Find(stream);
     if (member == nullptr || state_ == State::kEnded) return;
@@ -214,14 +208,14 @@ void Transfer::OnInputsSent(TransferStream& stream, int streams) {
           absl::StrCat(streams, " joined, of at most ", streams_ - 1));
     } else {
       inputs_sent_ = streams;
-      status = AskForMissing();
+      status = AskForMissing(calls);
     }
-    if (status.ok()) ReadOn(*member);
+    if (status.ok()) ReadOn(*member, calls);
   }
   if (!status.ok()) End(status);
 }
 
-absl::Status Transfer::AskForMissing() {
+absl::Status Transfer::AskForMissing(StreamCalls& calls) {
   if (state_ != State::kReceiving || incoming_.missing() == 0) {
     return absl::OkStatus();
   }
@@ -233,7 +227,7 @@ absl::Status Transfer::AskForMissing() {
         [ranges = incoming_.MissingRanges()](TransferStream& stream) {
           stream.SendMissing(ranges);
         });
-    Pump();
+    Pump(calls);
     return absl::OkStatus();
   }
   const bool others =
@@ -251,13 +245,14 @@ void Transfer::OnReadEnd(TransferStream& stream) {
   absl::Status status;
   bool over = false;
   {
+    StreamCalls calls;
     MutexLock lock(mutex_);
     Member* const member = Find(stream);
     if (member == nullptr || state_ == State::kEnded) return;
     member->reading = false;
     member->read_ended = true;
     if (!IsMain(*member)) ++joined_ended_;
-    status = AskForMissing();
+    status = AskForMissing(calls);
     over = state_ == State::kSent && main().read_ended && !IsSending();
   }
   if (over || !status.ok()) End(status);
@@ -267,6 +262,7 @@ void Transfer::OnMissing(TransferStream& stream,
                          const std::vector<TensorRange>& ranges) {
   absl::Status status;
   {
+    StreamCalls calls;
     MutexLock lock(mutex_);
     Member* const member = Find(stream);
     if (member == nullptr || state_ == State::kEnded) return;
@@ -277,8 +273,8 @@ void Transfer::OnMissing(TransferStream& stream,
                           "stream");
     } else {
       status = outgoing_.Repeat(ranges);
-      if (status.ok()) Pump();
-      if (status.ok()) ReadOn(*member);
+      if (status.ok()) Pump(calls);
+      if (status.ok()) ReadOn(*member, calls);
     }
   }
   if (!status.ok()) End(status);
@@ -287,6 +283,7 @@ void Transfer::OnMissing(TransferStream& stream,
 void Transfer::OnResult(absl::StatusOr<WorkResult> result) {
   if (!result.ok()) return End(result.status());
   auto shared = std::make_shared<WorkResult>(*std::move(result));
+  StreamCalls calls;
   MutexLock lock(mutex_);
   if (state_ != State::kWorking) return;
   state_ = State::kSending;
@@ -298,7 +295,7 @@ void Transfer::OnResult(absl::StatusOr<WorkResult> result) {
   progress_ = MonotonicNow();
   late_ = progress_ + parts_.stall_time + TimeFor(outgoing_.bytes());
   SetAlarm();
-  Pump();
+  Pump(calls);
 }
 
 bool Transfer::IsSending() {
@@ -307,85 +304,103 @@ bool Transfer::IsSending() {
                      [](const auto& member) { return member->sending; });
 }
 
-void Transfer::Pump() {
-  for (const auto& member : members_) SendNext(*member);
+void Transfer::Pump(StreamCalls& calls) {
+  for (const auto& member : members_) SendNext(*member, calls);
   if (state_ != State::kSending || !outgoing_.empty()) return;
   // The last chunks are on their way; their streams end behind them.
   state_ = State::kSent;
-  EndJoined(absl::OkStatus());
+  EndJoined(calls);
   first_.emplace_back(
       [result = std::exchange(result_, {})](TransferStream& stream) {
         stream.SendResult(result);
       });
-  SendNext(main());
+  SendNext(main(), calls);
 }
 
-void Transfer::SendNext(Member& member) {
+void Transfer::SendNext(Member& member, StreamCalls& calls) {
   if (member.sending) return;
   if (IsMain(member) && !first_.empty()) {
     member.sending = true;
-    auto send = std::move(first_.front());
+    calls.Add(member.stream, std::move(first_.front()));
     first_.pop_front();
-    return send(*member.stream);
+    return;
   }
   if (outgoing_.empty()) return;
   member.sending = true;
   member.chunk = outgoing_.Take();
-  member.stream->SendChunk(member.chunk->tensor, member.chunk->offset,
-                           member.chunk->bytes, outgoing_.owner());
+  calls.Add(member.stream, [chunk = *member.chunk,
+                            owner = outgoing_.owner()](TransferStream& stream) {
+    stream.SendChunk(chunk.tensor, chunk.offset, chunk.bytes, owner);
+  });
+}
+
+void Transfer::EndJoined(StreamCalls& calls) {
+  for (size_t i = members_.size() - 1; i > 0; --i) {
+    if (members_[i]->sending) continue;
+    calls.Add(members_[i]->stream,
+              [](TransferStream& stream) { stream.End(absl::OkStatus()); });
+    members_.erase(members_.begin() + i);
+  }
 }
 
 void Transfer::OnSent(TransferStream& stream, bool ok) {
   bool over = false;
   {
+    StreamCalls calls;
     MutexLock lock(mutex_);
     Member* const member = Find(stream);
     if (member == nullptr || state_ == State::kEnded) return;
-    if (!ok) {
-      // OnBroken says the rest; the chunk goes over another stream.
-      if (member->chunk.has_value()) outgoing_.PutBack(*member->chunk);
-      member->chunk.reset();
-      return;
-    }
+    if (!ok) return PutBack(*member);  // OnBroken says the rest
     member->sending = false;
     member->chunk.reset();
     progress_ = MonotonicNow();
-    Pump();
-    if (state_ == State::kSent && !IsSending()) {
-      over = main().read_ended;
-      ReadOn(main());
+    Pump(calls);
+    if (state_ == State::kSent) {
+      EndJoined(calls);
+      if (!IsSending()) {
+        over = main().read_ended;
+        ReadOn(main(), calls);
+      }
     }
   }
   if (over) End(absl::OkStatus());
 }
 
+// Once the response is on its way the client asks for what it lacks.
+void Transfer::PutBack(Member& member) {
+  if (member.chunk.has_value() && state_ != State::kSent) {
+    outgoing_.PutBack(*member.chunk);
+  }
+  member.chunk.reset();
+}
+
 void Transfer::OnBroken(TransferStream& stream, const absl::Status& status) {
   absl::Status end;
-  std::shared_ptr<TransferStream> gone;
+  bool over = false;
   {
+    StreamCalls calls;
     MutexLock lock(mutex_);
     Member* const member = Find(stream);
     if (member == nullptr || state_ == State::kEnded) return;
     if (IsMain(*member)) {
       end = status;
     } else {
-      gone = member->stream;
       if (!member->read_ended) ++joined_ended_;
-      if (member->chunk.has_value()) outgoing_.PutBack(*member->chunk);
+      PutBack(*member);
+      calls.Add(member->stream,
+                [status](TransferStream& gone) { gone.End(status); });
       members_.erase(std::find_if(
           members_.begin(), members_.end(),
           [&](const auto& other) { return other.get() == member; }));
-      gone->End(status);
-      end = AskForMissing();
-      if (end.ok()) Pump();
+      end = AskForMissing(calls);
+      if (end.ok()) Pump(calls);
+      if (state_ == State::kSent && !IsSending()) {
+        over = main().read_ended;
+        ReadOn(main(), calls);
+      }
     }
   }
-  if (!end.ok()) End(end);
-}
-
-void Transfer::EndJoined(const absl::Status& status) {
-  for (size_t i = 1; i < members_.size(); ++i) members_[i]->stream->End(status);
-  members_.resize(1);
+  if (over || !end.ok()) End(end);
 }
 
 void Transfer::End(const absl::Status& status) {

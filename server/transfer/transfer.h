@@ -32,9 +32,9 @@
 #include "kernels/backend.h"
 #include "server/scheduling/scheduler.h"
 #include "server/transfer/alarms.h"
-#include "server/transfer/copiers.h"
 #include "server/transfer/incoming.h"
 #include "server/transfer/outgoing.h"
+#include "server/transfer/stream_calls.h"
 #include "server/transfer/transfer_stream.h"
 #include "server/work/work.h"
 
@@ -43,7 +43,6 @@ namespace attnd::server {
 // What transfers use; all of it outlives them.
 struct TransferParts {
   Scheduler* scheduler = nullptr;
-  Copiers* copiers = nullptr;
   Alarms* alarms = nullptr;
   absl::Duration stall_time;  // see ServerOptions
 };
@@ -133,25 +132,31 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   bool IsMain(const Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return &member == members_[0].get();
   }
-  void Read(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Read(Member& member, StreamCalls& calls)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Reads on where something may come that is of use. Before results are sent
   // that is chunks and inputs_sent, and nothing once these are here: what
   // nobody reads stays with its sender.
-  void ReadOn(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ReadOn(Member& member, StreamCalls& calls)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnCopied(TransferStream& stream, const absl::Status& status);
   // Whether all inputs are there, and whoever asks is to submit the work.
   bool TakeReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Submit();
   // Asks for what did not come, once nobody else can bring it. Not OK: nobody
   // ever will.
-  absl::Status AskForMissing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AskForMissing(StreamCalls& calls)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnResult(absl::StatusOr<WorkResult> result);
   // Sends what there is to send on streams that are free.
-  void Pump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void SendNext(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsSending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndJoined(const absl::Status& status)
+  void Pump(StreamCalls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendNext(Member& member, StreamCalls& calls)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What the member was sending has not left.
+  void PutBack(Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsSending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends joined streams that send nothing, once there is nothing more to send.
+  void EndJoined(StreamCalls& calls) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnAlarm();
   absl::Time Due() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

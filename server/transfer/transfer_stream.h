@@ -57,12 +57,14 @@ struct TransferResult {
   Streamed streamed;
 };
 
-// One stream of a transfer. No function blocks or calls back before it returns.
+// One stream of a transfer, which calls it without its lock. No function blocks
+// or calls back before it returns.
 class TransferStream {
  public:
   virtual ~TransferStream() = default;
 
   // Asks for the next message: one of Transfer's On functions. One at a time.
+  // After End, as after the next, nothing comes.
   virtual void Read() = 0;
   // One at a time: Transfer::OnSent follows.
   virtual void SendAdmitted(const std::string& token, int streams,

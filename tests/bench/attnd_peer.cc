@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "attnd/client.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "proto/wire/grpc_polling.h"
 #include "server/program/frame_reads.h"
 #include "server/program/heap.h"
 #include "server/server.h"
@@ -39,6 +40,7 @@ void Serve(std::unique_ptr<Backend> backend, bool long_links,
   // As attnd does.
   options.scheduler.run_here_flops = server::kRunHereFlops;
   server::ReadWholeFrames();
+  wire::PollByQueue();
   server::LimitHeap(options.memory_limit_bytes);
   std::unique_ptr<server::Server> server =
       Get(server::Server::Start(options, std::move(backends)));

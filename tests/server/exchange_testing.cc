@@ -61,11 +61,10 @@ pb::ExchangeRequest ExchangeTest::JoinTo(const pb::Admitted& admitted) {
 }
 
 ExchangeTest::~ExchangeTest() {
-  alarms_.reset();
   if (transfers_ != nullptr) {
     transfers_->EndAll(absl::UnavailableError("the test is over"));
   }
-  copiers_.reset();
+  alarms_.reset();
   manual_.FinishAll();
 }
 
@@ -73,15 +72,13 @@ void ExchangeTest::UseScheduler(const SchedulerOptions& options,
                                 std::vector<Backend*> backends) {
   alarms_ = std::make_unique<Alarms>();
   scheduler_ = MakeScheduler(options, std::move(backends));
-  copiers_ = std::make_unique<Copiers>(2);
   StallAfter(stall_time_);
 }
 
 void ExchangeTest::StallAfter(absl::Duration time) {
   stall_time_ = time;
   transfers_ = std::make_unique<TransferTable>(
-      TransferParts{scheduler_.get(), copiers_.get(), alarms_.get(), time}, 4,
-      excess_memory_);
+      TransferParts{scheduler_.get(), alarms_.get(), time}, 4, excess_memory_);
   parts_.scheduler = scheduler_.get();
   parts_.metrics = &metrics_;
   parts_.admitted_calls = &admitted_calls_;
@@ -99,6 +96,13 @@ void ExchangeTest::Put(const pb::Chunk& chunk, std::string& o) {
   ASSERT_LE(chunk.offset() + static_cast<int64_t>(chunk.data().size()),
             static_cast<int64_t>(o.size()));
   o.replace(chunk.offset(), chunk.data().size(), chunk.data());
+}
+
+void ExchangeTest::TakeRest(TestStream& joined, std::string& o) {
+  while (!joined.fake().has_ended()) {
+    if (joined.fake().is_writing()) Put(joined.Take().chunk(), o);
+  }
+  EXPECT_EQ(joined.AwaitEnd(), absl::OkStatus());
 }
 
 pb::ForwardResponse ExchangeTest::TakeResults(TestStream& stream,

@@ -57,6 +57,8 @@ TEST(ServerOptions, NamesTheFlagThatIsOutOfRange) {
               StartsWith("--idle_timeout:"));
   EXPECT_THAT(Refusal([](auto& o) { o.header_time = absl::ZeroDuration(); }),
               StartsWith("--header_time:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.io_threads = -1; }),
+              StartsWith("--io_threads:"));
   EXPECT_THAT(Refusal([](auto& o) { o.scheduler.max_batch_flops = -1; }),
               StartsWith("--max_batch_flops:"));
   EXPECT_THAT(Refusal([](auto& o) { o.scheduler.small_request_flops = NAN; }),
@@ -85,6 +87,14 @@ TEST(ServerOptions, SaysTheRangeOfTheSchedulersFlags) {
             "--max_batch_flops: must be 0 to 1e+18, is 2e+18");
   EXPECT_EQ(Refusal([](auto& o) { o.scheduler.max_request_flops = 1e16; }),
             "max_request_flops must be positive and at most max_queue_flops");
+}
+
+TEST(ServerOptions, IoThreadsAreThoseOfTheProcessorsUnlessSaid) {
+  ServerOptions options;
+  EXPECT_GE(options.IoThreads(), 1);
+  EXPECT_LE(options.IoThreads(), 16);
+  options.io_threads = 40;
+  EXPECT_EQ(options.IoThreads(), 40);
 }
 
 TEST(ServerOptions, OnlyLoopbackWithoutInsecure) {

@@ -43,8 +43,7 @@ TEST(TransferLifetime, NothingOfOneIsLeftThatEndsBeforeItsInputsAreHere) {
   IdentityBackend backend;
   const auto scheduler = MakeScheduler(OneLane(), {&backend});
   Alarms alarms;
-  Copiers copiers(1);
-  TransferTable table({scheduler.get(), &copiers, &alarms, absl::Hours(1)},
+  TransferTable table({scheduler.get(), &alarms, absl::Hours(1)},
                       /*max_streams=*/1, /*excess_memory=*/nullptr);
   auto spec = DecodeExchangeHeader(StreamedForward());
   ASSERT_TRUE(spec.ok()) << spec.status();

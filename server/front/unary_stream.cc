@@ -1,0 +1,36 @@
+#include "server/front/unary_stream.h"
+
+#include <utility>
+
+#include "proto/wire/grpc_status.h"
+#include "server/front/grpc_header.h"
+
+namespace attnd::server {
+
+void UnaryStream::OnCall() {
+  call_ = std::make_shared<Call>(parts_,
+                                 std::static_pointer_cast<UnaryStream>(self()),
+                                 op_, HeaderOf(context()));
+  call_->Start();
+}
+
+void UnaryStream::OnMessage(grpc::ByteBuffer& message) {
+  received_ = wire::ReceivedBytes(message);
+  call_->OnMessage(received_.fragments());
+}
+
+void UnaryStream::OnDone(bool cancelled) {
+  const std::shared_ptr<Call> call = std::move(call_);
+  call->OnDone(cancelled);
+}
+
+void UnaryStream::Answer(absl::Span<const wire::Piece> pieces,
+                         absl::AnyInvocable<void()> release) {
+  StartWriteAndFinish(wire::ToByteBuffer(pieces, std::move(release)));
+}
+
+void UnaryStream::Refuse(const absl::Status& status) {
+  StartFinish(wire::ToGrpcStatus(status));
+}
+
+}  // namespace attnd::server
