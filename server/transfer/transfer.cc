@@ -98,9 +98,7 @@ void Transfer::Read(Member& member, StreamCalls& calls) {
 }
 
 void Transfer::ReadOn(Member& member, StreamCalls& calls) {
-  if (member.reading || member.read_ended || member.copying >= kUnderWay) {
-    return;
-  }
+  if (member.reading || member.read_ended) return;
   const bool more =
       incoming_.missing() > 0 || (IsMain(member) && !inputs_sent_.has_value());
   if (more || state_ == State::kSent) Read(member, calls);
@@ -124,9 +122,6 @@ void Transfer::OnChunk(TransferStream& stream, ArrivedChunk chunk) {
     if (!*is_new) return ReadOn(*member, calls);
     progress_ = MonotonicNow();
     ++copying_;
-    ++member->copying;
-    // The next may come while this one is copied.
-    ReadOn(*member, calls);
     inputs = inputs_;
     at = incoming_.offset(chunk.tensor) + chunk.offset;
   }
@@ -143,10 +138,8 @@ void Transfer::OnCopied(TransferStream& stream, const absl::Status& status) {
     MutexLock lock(mutex_);
     if (state_ == State::kEnded) return;
     --copying_;
-    if (Member* const member = Find(stream)) {
-      --member->copying;
-      if (status.ok()) ReadOn(*member, calls);
-    }
+    Member* const member = Find(stream);
+    if (member != nullptr && status.ok()) ReadOn(*member, calls);
     if (status.ok()) ready = TakeReady();
   }
   if (!status.ok()) {

@@ -72,9 +72,6 @@ struct TransferReport {
 // Thread-safe. A stream's events come one after another.
 class Transfer : public std::enable_shared_from_this<Transfer> {
  public:
-  // Messages of one stream that may be under way at once: one that arrives
-  // while the one before is copied.
-  static constexpr int kUnderWay = 2;
   // What gRPC may hold of a stream that is read, beside whole messages.
   static constexpr int64_t kWindowBytes = int64_t{1} << 20;
   // A transfer that has been waiting for a message for so long is suspected of
@@ -122,7 +119,6 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
     bool reading = false;
     absl::Time read_since;
     bool read_ended = false;
-    int copying = 0;  // chunks of it
     bool sending = false;
     std::optional<Outgoing::Chunk> chunk;  // what it sends, if that is one
   };

@@ -37,7 +37,7 @@ int64_t ChunkBytes(int64_t wanted, int64_t bytes) {
 
 // What a server holds of messages while a transfer's chunks arrive.
 int64_t RoomBytes(int streams, int64_t chunk_bytes) {
-  return streams * (Transfer::kUnderWay * chunk_bytes + Transfer::kWindowBytes);
+  return streams * (chunk_bytes + Transfer::kWindowBytes);
 }
 
 // Takes room for as many streams as there is, and smaller chunks before none.

@@ -224,7 +224,7 @@ TEST_F(ExchangeTest, WhereMemoryIsShortFewerStreamsAndSmallerChunksAreGranted) {
   stream->Send(header);
   const pb::Admitted admitted = stream->Take().admitted();
   EXPECT_EQ(admitted.streams(), 1);
-  EXPECT_EQ(admitted.chunk_bytes(), 1 << 20);
+  EXPECT_EQ(admitted.chunk_bytes(), 2 << 20);  // and a window
 }
 
 TEST_F(ExchangeTest, WhatDidNotArriveIsSentAgain) {
