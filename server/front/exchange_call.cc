@@ -425,7 +425,7 @@ void ExchangeCall::Read() { stream_->Read(); }
 
 void ExchangeCall::SendAdmitted(const std::string& token, int streams,
                                 int64_t chunk_bytes) {
-  Write(EncodeAdmitted(token, streams, chunk_bytes), nullptr);
+  Write(EncodeAdmitted(token, streams, chunk_bytes), nullptr, /*here=*/true);
 }
 
 void ExchangeCall::SendMissing(const std::vector<TensorRange>& ranges) {
@@ -435,21 +435,21 @@ void ExchangeCall::SendMissing(const std::vector<TensorRange>& ranges) {
     transfer = transfer_;
   }
   if (transfer == nullptr) return;  // it is over
-  Write(EncodeMissing(transfer->op(), ranges), nullptr);
+  Write(EncodeMissing(transfer->op(), ranges), nullptr, /*here=*/true);
 }
 
 void ExchangeCall::SendChunk(TensorId tensor, int64_t offset,
                              ConstHostSpan bytes,
-                             std::shared_ptr<const void> owner) {
-  Write(EncodeChunk(tensor, offset, bytes), std::move(owner));
+                             std::shared_ptr<const void> owner, bool here) {
+  Write(EncodeChunk(tensor, offset, bytes), std::move(owner), here);
 }
 
 void ExchangeCall::SendResult(const TransferResult& result) {
-  Write(EncodeTransferResult(result), nullptr);
+  Write(EncodeTransferResult(result), nullptr, /*here=*/true);
 }
 
 void ExchangeCall::Write(const std::vector<wire::Piece>& pieces,
-                         std::shared_ptr<const void> owner) {
+                         std::shared_ptr<const void> owner, bool here) {
   {
     MutexLock lock(mutex_);
     if (state_ == State::kEnding) return;
@@ -459,7 +459,8 @@ void ExchangeCall::Write(const std::vector<wire::Piece>& pieces,
           static_cast<int64_t>(piece.owned.size() + piece.borrowed.size());
     }
   }
-  stream_->Write(pieces, [owner = std::move(owner)] {});
+  stream_->Write(
+      pieces, [owner = std::move(owner)] {}, here);
 }
 
 void ExchangeCall::End(const absl::Status& status) {

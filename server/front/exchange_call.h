@@ -46,9 +46,10 @@ class MessageStream {
   // after Finish neither need come.
   virtual void Read() = 0;
   // Writes one, for ExchangeCall::OnWritten. One at a time. `release` is called
-  // once `pieces` have left, or will not.
+  // once `pieces` have left, or will not. `here`: the calling thread, rather
+  // than the stream's own, may copy them to the network.
   virtual void Write(absl::Span<const wire::Piece> pieces,
-                     absl::AnyInvocable<void()> release) = 0;
+                     absl::AnyInvocable<void()> release, bool here) = 0;
   // Once, while nothing is written, and the last but for Cut.
   virtual void Finish(const absl::Status& status) = 0;
   // At any time: what has not left does not leave.
@@ -84,7 +85,7 @@ class ExchangeCall final : public TransferStream,
                     int64_t chunk_bytes) override;
   void SendMissing(const std::vector<TensorRange>& ranges) override;
   void SendChunk(TensorId tensor, int64_t offset, ConstHostSpan bytes,
-                 std::shared_ptr<const void> owner) override;
+                 std::shared_ptr<const void> owner, bool here) override;
   void SendResult(const TransferResult& result) override;
   void End(const absl::Status& status) override;
 
@@ -122,7 +123,7 @@ class ExchangeCall final : public TransferStream,
                const std::vector<wire::TensorData>& data,
                std::unique_ptr<ReceivedMessage> message);
   void Write(const std::vector<wire::Piece>& pieces,
-             std::shared_ptr<const void> owner);
+             std::shared_ptr<const void> owner, bool here);
   void Finish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ServiceParts& parts_;

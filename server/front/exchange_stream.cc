@@ -40,8 +40,8 @@ void ExchangeStream::OnDone(bool cancelled) {
 }
 
 void ExchangeStream::Write(absl::Span<const wire::Piece> pieces,
-                           absl::AnyInvocable<void()> release) {
-  StartWrite(wire::ToByteBuffer(pieces, std::move(release)));
+                           absl::AnyInvocable<void()> release, bool here) {
+  StartWrite(wire::ToByteBuffer(pieces, std::move(release)), here);
 }
 
 void ExchangeStream::Finish(const absl::Status& status) {

@@ -23,7 +23,7 @@ class ExchangeStream final : public GrpcCall, public MessageStream {
 
   void Read() override { StartRead(); }
   void Write(absl::Span<const wire::Piece> pieces,
-             absl::AnyInvocable<void()> release) override;
+             absl::AnyInvocable<void()> release, bool here) override;
   void Finish(const absl::Status& status) override;
   void Cut() override { Cancel(); }
 

@@ -54,10 +54,10 @@ void GrpcCall::StartRead() {
 
 void GrpcCall::OnRead(bool ok) { ok ? OnMessage(received_) : OnReadEnd(); }
 
-void GrpcCall::StartWrite(grpc::ByteBuffer message) {
+void GrpcCall::StartWrite(grpc::ByteBuffer message, bool here) {
   sent_.Swap(&message);
   if (!Begin()) return;
-  if (IoThreads::IsOn(*queue_)) return stream_.Write(sent_, &written_);
+  if (here || IoThreads::IsOn(*queue_)) return stream_.Write(sent_, &written_);
   to_write_.Set(queue_, gpr_inf_past(GPR_CLOCK_MONOTONIC), &turn_);
 }
 

@@ -52,9 +52,10 @@ class GrpcCall {
   // For OnMessage or OnReadEnd. One at a time; not once all is over.
   void StartRead();
   // For OnWritten. One at a time, and before Finish. The bytes are copied to
-  // the socket on the queue's thread: whoever has results for several streams
-  // would copy for one after another.
-  void StartWrite(grpc::ByteBuffer message);
+  // the socket on the queue's thread, as whoever has results for several
+  // streams would copy for one after another; or, `here`, on the caller's,
+  // which takes a change of threads less.
+  void StartWrite(grpc::ByteBuffer message, bool here);
   // One of them, once.
   void StartFinish(const grpc::Status& status);
   void StartWriteAndFinish(grpc::ByteBuffer message);

@@ -298,7 +298,9 @@ bool Transfer::IsSending() {
 }
 
 void Transfer::Pump(StreamCalls& calls) {
-  for (const auto& member : members_) SendNext(*member, calls);
+  // Whoever has the results sends the main stream's itself, which is soonest
+  // there, once the other streams' threads know of theirs.
+  for (size_t i = members_.size(); i-- > 0;) SendNext(*members_[i], calls);
   if (state_ != State::kSending || !outgoing_.empty()) return;
   // The last chunks are on their way; their streams end behind them.
   state_ = State::kSent;
@@ -321,9 +323,9 @@ void Transfer::SendNext(Member& member, StreamCalls& calls) {
   if (outgoing_.empty()) return;
   member.sending = true;
   member.chunk = outgoing_.Take();
-  calls.Add(member.stream, [chunk = *member.chunk,
-                            owner = outgoing_.owner()](TransferStream& stream) {
-    stream.SendChunk(chunk.tensor, chunk.offset, chunk.bytes, owner);
+  calls.Add(member.stream, [chunk = *member.chunk, owner = outgoing_.owner(),
+                            here = IsMain(member)](TransferStream& stream) {
+    stream.SendChunk(chunk.tensor, chunk.offset, chunk.bytes, owner, here);
   });
 }
 

@@ -70,9 +70,10 @@ class TransferStream {
   virtual void SendAdmitted(const std::string& token, int streams,
                             int64_t chunk_bytes) = 0;
   virtual void SendMissing(const std::vector<TensorRange>& ranges) = 0;
-  // `owner` keeps the bytes until they have left.
+  // `owner` keeps the bytes until they have left. `here`: the calling thread,
+  // rather than the stream's own, may copy them to the network.
   virtual void SendChunk(TensorId tensor, int64_t offset, ConstHostSpan bytes,
-                         std::shared_ptr<const void> owner) = 0;
+                         std::shared_ptr<const void> owner, bool here) = 0;
   virtual void SendResult(const TransferResult& result) = 0;
   // Once, and the last: after what is being sent. An error waits for that only
   // if it is taken soon.

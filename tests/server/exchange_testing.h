@@ -59,7 +59,7 @@ class FakeMessageStream final : public MessageStream {
     changed_.NotifyAll();
   }
   void Write(absl::Span<const wire::Piece> pieces,
-             absl::AnyInvocable<void()> release) override {
+             absl::AnyInvocable<void()> release, bool /*here*/) override {
     std::string bytes;
     for (const wire::Piece& piece : pieces) {
       bytes += piece.owned;

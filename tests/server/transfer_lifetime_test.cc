@@ -21,8 +21,8 @@ class SilentStream final : public TransferStream {
   void Read() override {}
   void SendAdmitted(const std::string&, int, int64_t) override {}
   void SendMissing(const std::vector<TensorRange>&) override {}
-  void SendChunk(TensorId, int64_t, ConstHostSpan,
-                 std::shared_ptr<const void>) override {}
+  void SendChunk(TensorId, int64_t, ConstHostSpan, std::shared_ptr<const void>,
+                 bool) override {}
   void SendResult(const TransferResult&) override {}
   void End(const absl::Status&) override {}
 };
