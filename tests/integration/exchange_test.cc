@@ -2,13 +2,16 @@
 // connections that break.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
 
+#include "attn/v1/attention.grpc.pb.h"
 #include "attnd/client.h"
+#include "grpcpp/grpcpp.h"
 #include "tests/client/live_server.h"
 #include "tests/hang_limit.h"
 #include "tests/integration/process.h"
@@ -22,6 +25,7 @@ using client::Client;
 using client::ClientOptions;
 using client::Example;
 using client::TransportKind;
+namespace v1 = ::attn::v1;
 
 constexpr int64_t kDim = 256;
 constexpr int64_t kTokens = (int64_t{24} << 20) / (kDim * 4);
@@ -121,6 +125,107 @@ TEST_F(ExchangeTest, AFirstConnectionThatBreaksEndsItAndLeavesNothing) {
     ++failed;
   }
   EXPECT_GT(failed, 0);
+  ExpectNothingHeld();
+}
+
+// Memory that nobody touches.
+class Untouched {
+ public:
+  explicit Untouched(int64_t bytes)
+      : bytes_(bytes),
+        memory_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) {}
+  ~Untouched() { munmap(memory_, bytes_); }
+  Untouched(const Untouched&) = delete;
+  Untouched& operator=(const Untouched&) = delete;
+
+  void* data() const { return memory_; }
+
+ private:
+  const int64_t bytes_;
+  void* const memory_;
+};
+
+constexpr int64_t kHeads = 16;
+
+// A forward of 2 GiB that holds its memory as long as its call is there.
+class Holder {
+ public:
+  Holder(const std::string& target, int64_t tokens)
+      : stub_(v1::AttentionService::NewStub(
+            grpc::CreateChannel(target, grpc::InsecureChannelCredentials()))),
+        stream_(stub_->Exchange(&context_)) {
+    v1::ExchangeRequest request;
+    auto& forward = *request.mutable_header()->mutable_forward();
+    for (auto* tensor :
+         {forward.mutable_q(), forward.mutable_k(), forward.mutable_v()}) {
+      tensor->set_dtype(v1::DATA_TYPE_F32);
+      const int64_t length =
+          tensor == forward.mutable_q() ? tokens : tokens / 2;
+      for (int64_t dim : {int64_t{1}, length, kHeads, kDim}) {
+        tensor->add_shape(dim);
+      }
+      tensor->mutable_streamed();
+    }
+    forward.mutable_o()->mutable_streamed();
+    forward.mutable_lse()->mutable_streamed();
+    v1::ExchangeResponse response;
+    admitted_ = stream_->Write(request) && stream_->Read(&response) &&
+                response.has_admitted();
+    if (!admitted_) refusal_ = stream_->Finish();
+  }
+  ~Holder() {
+    context_.TryCancel();
+    if (admitted_) (void)stream_->Finish();
+  }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+
+  bool admitted() const { return admitted_; }
+  const grpc::Status& refusal() const { return refusal_; }
+
+ private:
+  std::unique_ptr<v1::AttentionService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<
+      grpc::ClientReaderWriter<v1::ExchangeRequest, v1::ExchangeResponse>>
+      stream_;
+  bool admitted_ = false;
+  grpc::Status refusal_;
+};
+
+// A request is admitted or refused by what it says of itself.
+TEST_F(ExchangeTest, AFullServerIsSentNoTensor) {
+  auto server = ServerProcess::Start(
+      ATTND_BINARY, {"--metrics_port=0", "--memory_limit=8GiB"});
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  port_ = std::stoi(server_->tcp().substr(server_->tcp().find(':') + 1));
+
+  const int64_t tokens = (int64_t{1} << 30) / (kHeads * kDim * 4);
+  const Untouched q(1 << 30), k(1 << 29), v(1 << 29), o(1 << 30);
+  ClientOptions options;
+  options.max_attempts = 1;
+  client::ForwardCall call;
+  call.q = {client::DType::kF32, {1, tokens, kHeads, kDim}, q.data()};
+  call.k = {client::DType::kF32, {1, tokens / 2, kHeads, kDim}, k.data()};
+  call.v = {client::DType::kF32, {1, tokens / 2, kHeads, kDim}, v.data()};
+  call.o = {client::DType::kF32, {1, tokens, kHeads, kDim}, o.data()};
+  CallOptions how;
+  how.timeout = kHangLimit;
+  how.transport = TransportKind::kStream;
+  {
+    const Holder full(server_->tcp(), tokens);
+    ASSERT_TRUE(full.admitted()) << full.refusal().error_message();
+    const ResetProxy proxy(port_);
+    auto client = Client::Create(proxy.target(), options);
+    ASSERT_TRUE(client.ok()) << client.status();
+    const auto report = (*client)->Forward(call, how);
+    EXPECT_EQ(report.status().code(), absl::StatusCode::kResourceExhausted)
+        << report.status();
+    EXPECT_GT(proxy.sent(), 0);
+    EXPECT_LE(proxy.sent(), 128 << 10);
+  }
   ExpectNothingHeld();
 }
 

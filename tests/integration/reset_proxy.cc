@@ -87,6 +87,11 @@ int ResetProxy::resets() const {
   return resets_;
 }
 
+int64_t ResetProxy::sent() const {
+  MutexLock lock(mutex_);
+  return sent_;
+}
+
 void ResetProxy::Accept() {
   for (;;) {
     const int client = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
@@ -132,6 +137,7 @@ void ResetProxy::Pump(const std::shared_ptr<Pair>& pair, bool back) {
         ++resets_;
         limits_.erase(limit);
       }
+      if (!back) sent_ += left;
     }
     passed += left;
     for (const char* at = buffer.data(); left > 0;) {

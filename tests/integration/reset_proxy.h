@@ -31,6 +31,8 @@ class ResetProxy {
   // once so many bytes have gone to the server, or, `back`, to the client.
   void ResetAfter(int index, int64_t bytes, bool back);
   int connections() const;
+  // The bytes that have gone to the server, of all connections.
+  int64_t sent() const;
   // How many were reset as they were told to be.
   int resets() const;
 
@@ -51,6 +53,7 @@ class ResetProxy {
   std::vector<std::shared_ptr<Pair>> pairs_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_ ABSL_GUARDED_BY(mutex_);
   int resets_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread accepting_;
 };
 
