@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -223,6 +224,12 @@ class TestStream {
   void Close() {
     if (call_ == nullptr) return;
     if (!stream_->has_ended()) Break();
+    // What had begun before may come after that, and the end after both.
+    while (!stream_->has_ended()) {
+      if (stream_->TakeRead()) call_->OnReadEnd();
+      Taken(false);
+      std::this_thread::yield();
+    }
     stream_->LetGo();
     std::exchange(call_, nullptr)->OnDone(cancelled_);
   }
