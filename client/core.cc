@@ -184,6 +184,9 @@ std::function<void()> CoreClient::BackwardAsync(const BackwardCall& call,
       options, std::move(done));
 }
 
+void CoreClient::AddRegion(std::shared_ptr<Region>) {}
+void CoreClient::RemoveRegion(const std::shared_ptr<Region>&) {}
+
 absl::StatusOr<ServerInfo> CoreClient::GetServerInfo(
     const CallOptions& options) {
   ServerInfo info;

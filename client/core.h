@@ -38,6 +38,8 @@ class CoreClient final : public Client {
   std::function<void()> BackwardAsync(const BackwardCall& call,
                                       const CallOptions& options,
                                       Callback done) override;
+  void AddRegion(std::shared_ptr<Region> region) override;
+  void RemoveRegion(const std::shared_ptr<Region>& region) override;
   absl::StatusOr<ServerInfo> GetServerInfo(const CallOptions& options) override;
   absl::Status CheckHealth(const std::string& service,
                            const CallOptions& options) override;

@@ -15,7 +15,8 @@
 // A group that takes long runs in slices: Forward may leave a part of it for
 // Proceed, between whose calls the stream may lie idle, and other streams run.
 // Inputs may also lie in a DeviceBuffer, which outlives a batch and which any
-// thread fills; and results may be fetched one by one: see Mark.
+// thread fills, or in host memory of the caller's that was pinned: see Pin. And
+// results may be fetched one by one: see Mark.
 //
 // A device that shares the host's memory maps outputs to themselves, and its
 // Download does nothing. Every call may only enqueue; errors of enqueued work
@@ -44,6 +45,11 @@ using ConstHostSpan = absl::Span<const std::byte>;
 // Every tensor in device or host memory starts at a multiple of this.
 inline constexpr int64_t kTensorAlignment = 256;
 
+// The caller's memory is pinned in pieces no larger than this, which begin at
+// multiples of it: pinning holds a lock of the driver, and so stops others, for
+// as long as its piece takes.
+inline constexpr int64_t kPinnedPieceBytes = int64_t{64} << 20;
+
 // How a group runs; part of what its members must have in common.
 struct GroupOptions {
   Algorithm algorithm = Algorithm::kAuto;
@@ -60,6 +66,10 @@ struct DeviceInfo {
   // Kernels read host memory where it lies, so that any of it can be a
   // DeviceBuffer's: see host_buffer.h.
   bool shares_host_memory = false;
+  // 16 bytes that tell this GPU from every other; empty: it is none.
+  std::string uuid;
+  // The node of the host's memory that is next to it; -1: unknown, or any.
+  int numa_node = -1;
 };
 
 // What a group ran as, for reports.
@@ -78,6 +88,9 @@ struct PhaseTimes {
 // Memory on a device that belongs to no stream: where inputs lie that arrive
 // before there is a lane for them. Kept by every stream that uses it until that
 // is Reset.
+//
+// It may also be another process' memory: see Backend::Import. Kernels then
+// write results into it, too, and what they read may change under them.
 class DeviceBuffer {
  public:
   virtual ~DeviceBuffer() = default;
@@ -100,6 +113,10 @@ class Stream {
   virtual absl::StatusOr<std::byte*> MapOutput(HostSpan host) = 0;
   virtual absl::Status Upload(absl::Span<const ConstHostSpan> from,
                               std::byte* to) = 0;
+  // As Upload, from pinned memory, which must stay as long as a Wait that
+  // follows has not returned, or the stream has not gone. The host does not
+  // touch a byte of it.
+  virtual absl::Status UploadPinned(ConstHostSpan from, std::byte* to) = 0;
   // All problems of a group share op, dtype, head_dim and value_dim, and are
   // valid (see request.h) and supported.
   virtual absl::Status Forward(absl::Span<const ForwardArgs> group,
@@ -148,6 +165,22 @@ class Backend {
   // `bytes` >= 0, uninitialised. RESOURCE_EXHAUSTED: no memory now.
   virtual absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
       int64_t bytes) = 0;
+
+  // Makes memory of the caller's, which neither moves nor goes before Unpin, as
+  // fast to copy from and to as host_memory(), for every device of this one's
+  // kind. `memory`: whole pages within one piece (kPinnedPieceBytes). Where the
+  // device shares the host's memory there is nothing to do. Takes milliseconds,
+  // during which other calls may wait. RESOURCE_EXHAUSTED: it cannot be.
+  virtual absl::Status Pin(HostSpan memory) = 0;
+  // The same span, with which no stream does anything any more.
+  virtual void Unpin(HostSpan memory) = 0;
+  // Memory of this device that another process has allocated and exported as
+  // the file descriptor `fd`, which stays the caller's: all of its `bytes`. It
+  // is unmapped when the buffer goes, wherever that is, and lives on as long as
+  // its own process needs it. Write fails. INVALID_ARGUMENT: not such memory,
+  // of another size or of another device; UNIMPLEMENTED: the device cannot.
+  virtual absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(
+      int fd, int64_t bytes) = 0;
 
   // OK, or UNIMPLEMENTED: a valid problem that this device has no kernel for.
   // Looks at shapes, types and mask only, never at pointers.

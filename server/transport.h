@@ -6,10 +6,10 @@
 #include <functional>
 #include <memory>
 
+#include "base/descriptor.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 #include "server/config/options.h"
-#include "server/net/descriptor.h"
 
 namespace attnd::server {
 

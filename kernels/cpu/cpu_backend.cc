@@ -67,6 +67,12 @@ class CpuBackend : public Backend {
     return NewHostBuffer(host_memory_, bytes);
   }
 
+  absl::Status Pin(HostSpan) override { return absl::OkStatus(); }
+  void Unpin(HostSpan) override {}
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(int, int64_t) override {
+    return absl::UnimplementedError("the CPU has no memory of its own");
+  }
+
   absl::Status Supports(Op, const Problem&,
                         const GroupOptions&) const override {
     return absl::OkStatus();

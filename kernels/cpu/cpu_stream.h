@@ -41,6 +41,9 @@ class CpuStream : public Stream {
   absl::StatusOr<std::byte*> MapOutput(HostSpan host) override;
   absl::Status Upload(absl::Span<const ConstHostSpan> from,
                       std::byte* to) override;
+  absl::Status UploadPinned(ConstHostSpan from, std::byte* to) override {
+    return Upload({from}, to);
+  }
   absl::Status Forward(absl::Span<const ForwardArgs> group,
                        const GroupOptions& options) override;
   absl::Status Backward(absl::Span<const BackwardArgs> group,

@@ -38,6 +38,14 @@ class CudaBackend : public Backend {
     return cuda::CudaBuffer::Create(*std::move(landing), bytes);
   }
 
+  absl::Status Pin(HostSpan) override {
+    return absl::UnimplementedError("pinning");
+  }
+  void Unpin(HostSpan) override {}
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(int, int64_t) override {
+    return absl::UnimplementedError("import");
+  }
+
   absl::Status Supports(Op op, const Problem& problem,
                         const GroupOptions& options) const override {
     return op == Op::kForward

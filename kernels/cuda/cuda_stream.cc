@@ -62,6 +62,15 @@ absl::Status CudaStream::Upload(absl::Span<const ConstHostSpan> from,
   return Broken(std::move(status));
 }
 
+absl::Status CudaStream::UploadPinned(ConstHostSpan from, std::byte* to) {
+  absl::Status status = UseDevice(device_);
+  if (status.ok()) status = clock_.Enter(&PhaseTimes::upload);
+  if (!status.ok() || from.empty()) return Broken(std::move(status));
+  return Broken(ToStatus(cudaMemcpyAsync(to, from.data(), from.size(),
+                                         cudaMemcpyHostToDevice, stream_.get()),
+                         "upload"));
+}
+
 absl::Status CudaStream::Enter(PhaseClock::Phase phase) {
   if (run_.has_rest()) {
     return absl::FailedPreconditionError("a group is not enqueued to its end");

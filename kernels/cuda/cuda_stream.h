@@ -42,6 +42,7 @@ class CudaStream : public Stream {
   absl::StatusOr<std::byte*> MapOutput(HostSpan host) override;
   absl::Status Upload(absl::Span<const ConstHostSpan> from,
                       std::byte* to) override;
+  absl::Status UploadPinned(ConstHostSpan from, std::byte* to) override;
   absl::Status Forward(absl::Span<const ForwardArgs> group,
                        const GroupOptions& options) override;
   absl::Status Backward(absl::Span<const BackwardArgs> group,

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 #include "server/net/connection_limits.h"
 #include "server/net/connection_table.h"
-#include "server/net/descriptor.h"
 #include "server/net/hang_up_watch.h"
 #include "server/net/origin.h"
 

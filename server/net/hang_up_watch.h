@@ -12,7 +12,7 @@
 #include <deque>
 
 #include "absl/time/time.h"
-#include "server/net/descriptor.h"
+#include "base/descriptor.h"
 
 namespace attnd::server {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/net/descriptor.h"
+#include "base/descriptor.h"
 
 namespace attnd::server {
 

@@ -12,8 +12,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 #include "base/mutex.h"
-#include "server/net/descriptor.h"
 
 namespace attnd::server {
 

@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 #include "prometheus/collectable.h"
-#include "server/net/descriptor.h"
 
 namespace attnd::server {
 

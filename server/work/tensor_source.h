@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "server/work/region.h"
 
 namespace attnd::server {
 
@@ -25,8 +26,11 @@ struct DeviceBytes {
   int64_t offset = 0;
 };
 
-// GroupRun has the one switch over these.
-using TensorSource = std::variant<HostPieces, DeviceBytes>;
+// Or in a region, which kernels read where it is if they can, and which a
+// lane's stream copies from otherwise.
+//
+// GroupMember has the one switch over these.
+using TensorSource = std::variant<HostPieces, DeviceBytes, RegionBytes>;
 
 }  // namespace attnd::server
 

@@ -17,6 +17,7 @@
 #include "kernels/backend.h"
 #include "kernels/request.h"
 #include "server/work/output_pool.h"
+#include "server/work/region.h"
 #include "server/work/tensor_source.h"
 
 namespace attnd::server {
@@ -32,7 +33,8 @@ struct Phases {
 };
 
 struct WorkResult {
-  PerTensor<OutputBuffer> outputs;  // empty where not wanted
+  PerTensor<OutputBuffer> outputs;  // empty where not wanted, or placed
+  PerTensor<RegionBytes> placed;    // Work::placed
   std::string device;               // see DeviceString
   KernelInfo kernel;
   int batch_requests = 1;
@@ -43,6 +45,8 @@ struct Work {
   // Filled by the front.
   std::unique_ptr<const Request> request;
   PerTensor<TensorSource> inputs;
+  // Where results go that are not sent.
+  PerTensor<RegionBytes> placed;
   // Bit d: device d may run it, if it can: where its inputs lie, if they are on
   // a device already.
   uint64_t devices = ~uint64_t{0};

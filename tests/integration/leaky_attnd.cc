@@ -39,6 +39,9 @@ class LeakyStream final : public attnd::Stream {
                       std::byte* to) override {
     return stream_->Upload(from, to);
   }
+  absl::Status UploadPinned(attnd::ConstHostSpan from, std::byte* to) override {
+    return stream_->UploadPinned(from, to);
+  }
   absl::Status Forward(absl::Span<const attnd::ForwardArgs> group,
                        const attnd::GroupOptions& options) override {
     for (size_t i = 0; i < group.size(); ++i) Lose();
@@ -86,6 +89,14 @@ class LeakyBackend final : public Backend {
   absl::StatusOr<std::shared_ptr<attnd::DeviceBuffer>> NewBuffer(
       int64_t bytes) override {
     return backend_->NewBuffer(bytes);
+  }
+  absl::Status Pin(attnd::HostSpan memory) override {
+    return backend_->Pin(memory);
+  }
+  void Unpin(attnd::HostSpan memory) override { backend_->Unpin(memory); }
+  absl::StatusOr<std::shared_ptr<attnd::DeviceBuffer>> Import(
+      int fd, int64_t bytes) override {
+    return backend_->Import(fd, bytes);
   }
   absl::Status Supports(attnd::Op op, const attnd::Problem& problem,
                         const attnd::GroupOptions& options) const override {

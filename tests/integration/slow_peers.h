@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/net/descriptor.h"
+#include "base/descriptor.h"
 
 namespace attnd::testing {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/net/descriptor.h"
+#include "base/descriptor.h"
 
 namespace attnd::server {
 namespace {

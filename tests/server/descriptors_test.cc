@@ -7,7 +7,7 @@
 
 #include <string>
 
-#include "server/net/descriptor.h"
+#include "base/descriptor.h"
 #include "server/telemetry/metrics_server.h"
 
 namespace attnd::server {

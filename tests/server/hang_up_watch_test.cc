@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "server/net/descriptor.h"
+#include "base/descriptor.h"
 #include "server/net/listen.h"
 #include "tests/hang_limit.h"
 

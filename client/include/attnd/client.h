@@ -30,6 +30,8 @@
 
 namespace attnd::client {
 
+class Region;
+
 enum class DType : uint8_t { kF32, kF16, kBF16 };
 enum class Layout : uint8_t { kBshd, kBhsd, kPacked };
 enum class Algorithm : uint8_t {
@@ -43,12 +45,18 @@ enum class Priority : uint8_t { kLow, kNormal, kHigh };
 
 // How a call travels.
 enum class TransportKind : uint8_t {
-  // kStream from 8 MiB of inputs and outputs on, and where a message would be
+  // kRegion for what lies in a region that the client has. For the rest kStream
+  // from 8 MiB of inputs and outputs on, and where a message would be
   // larger than max_message_bytes; otherwise, and with a server that lacks
   // Exchange, kUnary.
   kAuto,
   kUnary,   // one message each way
   kStream,  // an Exchange: chunks, over one or more connections
+  // By reference, in regions (attnd/region.h), for which a unary call asks. In
+  // CallOptions: every tensor must lie in one. In a Report: those that
+  // travelled
+  // by message were few.
+  kRegion,
 };
 
 int64_t SizeOf(DType dtype);  // bytes of one element
@@ -130,6 +138,8 @@ struct Report {
   int attempts = 1;
   TransportKind transport = TransportKind::kUnary;  // never kAuto
   int streams = 1;                                  // that carried it
+  // Why tensors that lie in a region were sent all the same; else empty.
+  std::string fallback;
 };
 
 struct Device {
@@ -154,6 +164,7 @@ struct ServerInfo {
   int64_t max_request_sequences = 0;  // entries of q_lens and its kin
   int max_transfer_streams = 0;       // 0: the server lacks Exchange
   int64_t preferred_chunk_bytes = 0;
+  int64_t region_bytes = 0;  // the largest lease; 0: none
 };
 
 struct ClientOptions {
@@ -226,6 +237,14 @@ class Client {
   virtual std::function<void()> BackwardAsync(const BackwardCall& call,
                                               const CallOptions& options,
                                               Callback done) = 0;
+
+  // From now on calls' tensors that lie in `region` go by reference, and keep
+  // it until they have ended. Where the server does not know it (it is another,
+  // or older than regions), their bytes are sent, and Report::fallback says so;
+  // what lies on a device has none to send, so such calls fail.
+  virtual void AddRegion(std::shared_ptr<Region> region) = 0;
+  // Calls that begin from now on do without it.
+  virtual void RemoveRegion(const std::shared_ptr<Region>& region) = 0;
 
   virtual absl::StatusOr<ServerInfo> GetServerInfo(
       const CallOptions& options) = 0;

@@ -20,7 +20,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "base/clock.h"
-#include "server/net/descriptor.h"
+#include "base/descriptor.h"
 #include "tests/bench/service/section.h"
 #include "tests/bench/stats.h"
 #include "tests/integration/rpc.h"

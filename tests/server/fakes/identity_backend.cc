@@ -1,10 +1,15 @@
 #include "tests/server/fakes/identity_backend.h"
 
+#include <sys/mman.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "kernels/host_buffer.h"
 
@@ -73,6 +78,30 @@ void Run(const BackwardArgs& args) {
   }
 }
 
+// Mapped from a descriptor, as another process' memory on a device.
+class ImportedMemory : public DeviceBuffer {
+ public:
+  ImportedMemory(std::byte* data, int64_t bytes,
+                 std::shared_ptr<std::atomic<int64_t>> imported)
+      : data_(data), bytes_(bytes), imported_(std::move(imported)) {
+    *imported_ += bytes_;
+  }
+  ~ImportedMemory() override {
+    munmap(data_, bytes_);
+    *imported_ -= bytes_;
+  }
+
+  std::byte* data() const override { return data_; }
+  absl::Status Write(int64_t, absl::Span<const ConstHostSpan>) override {
+    return absl::InternalError("imported memory is not written to");
+  }
+
+ private:
+  std::byte* const data_;
+  const int64_t bytes_;
+  const std::shared_ptr<std::atomic<int64_t>> imported_;
+};
+
 class IdentityStream : public Stream {
  public:
   explicit IdentityStream(IdentityBackend& backend) : backend_(backend) {}
@@ -106,6 +135,10 @@ class IdentityStream : public Stream {
     }
     times_.upload += absl::Now() - start;
     return absl::OkStatus();
+  }
+
+  absl::Status UploadPinned(ConstHostSpan from, std::byte* to) override {
+    return Upload({from}, to);
   }
 
   absl::Status Forward(absl::Span<const ForwardArgs> group,
@@ -202,12 +235,14 @@ void CountingHostMemory::Free(std::byte* memory, int64_t bytes) {
 }
 
 IdentityBackend::IdentityBackend(int index)
-    : memory_(std::make_shared<CountingHostMemory>()) {
+    : memory_(std::make_shared<CountingHostMemory>()),
+      imported_bytes_(std::make_shared<std::atomic<int64_t>>(0)) {
   device_.kind = "fake";
   device_.name = "identity";
   device_.index = index;
   device_.memory_bytes = int64_t{1} << 40;
   device_.shares_host_memory = true;
+  device_.uuid = absl::StrFormat("identity%08d", index);
 }
 
 absl::StatusOr<std::unique_ptr<Stream>> IdentityBackend::NewStream() {
@@ -217,6 +252,37 @@ absl::StatusOr<std::unique_ptr<Stream>> IdentityBackend::NewStream() {
 absl::StatusOr<std::shared_ptr<DeviceBuffer>> IdentityBackend::NewBuffer(
     int64_t bytes) {
   return NewHostBuffer(memory_, bytes);
+}
+
+absl::Status IdentityBackend::Pin(HostSpan memory) {
+  const MutexLock lock(mutex_);
+  if (!pin_error_.ok()) return pin_error_;
+  ++pins_;
+  pinned_bytes_ += static_cast<int64_t>(memory.size());
+  return absl::OkStatus();
+}
+
+void IdentityBackend::Unpin(HostSpan memory) {
+  pinned_bytes_ -= static_cast<int64_t>(memory.size());
+}
+
+void IdentityBackend::set_pin_error(const absl::Status& error) {
+  const MutexLock lock(mutex_);
+  pin_error_ = error;
+}
+
+absl::StatusOr<std::shared_ptr<DeviceBuffer>> IdentityBackend::Import(
+    int fd, int64_t bytes) {
+  struct stat status = {};
+  if (fstat(fd, &status) != 0 || status.st_size != bytes) {
+    return absl::InvalidArgumentError("not memory of that size");
+  }
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) {
+    return absl::InvalidArgumentError("not memory of a device");
+  }
+  return std::make_shared<ImportedMemory>(static_cast<std::byte*>(data), bytes,
+                                          imported_bytes_);
 }
 
 absl::Status IdentityBackend::Supports(Op, const Problem&,

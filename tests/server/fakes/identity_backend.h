@@ -4,16 +4,18 @@
 // A device that computes nothing: O is Q's bytes (0 where shapes or types
 // differ), LSE is 0, and dQ, dK, dV are Q's, K's and V's. What is left is
 // copying, so it shows what transport and scheduling cost, and other fakes
-// build on it.
+// build on it. Memory that is imported is a memfd's.
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/mutex.h"
 #include "kernels/backend.h"
 
 namespace attnd::server {
@@ -57,6 +59,10 @@ class IdentityBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override;
   absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
       int64_t bytes) override;
+  absl::Status Pin(HostSpan memory) override;
+  void Unpin(HostSpan memory) override;
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(int fd,
+                                                       int64_t bytes) override;
   absl::Status Supports(Op op, const Problem& problem,
                         const GroupOptions& options) const override;
   KernelInfo Kernel(Op op, const Problem& problem,
@@ -67,6 +73,13 @@ class IdentityBackend : public Backend {
                    const GroupOptions& options) const override;
 
   CountingHostMemory& memory() { return *memory_; }
+  // What is pinned, and how often something was.
+  int64_t pinned_bytes() const { return pinned_bytes_; }
+  int64_t pins() const { return pins_; }
+  // From now on Pin fails with it, or no longer.
+  void set_pin_error(const absl::Status& error);
+  // Mapped by Import, and not yet unmapped.
+  int64_t imported_bytes() const { return *imported_bytes_; }
 
   // Called by streams, on their threads, before each stage.
   virtual absl::Status On(Stage stage, Group group);
@@ -78,6 +91,10 @@ class IdentityBackend : public Backend {
  private:
   DeviceInfo device_;
   std::shared_ptr<CountingHostMemory> memory_;
+  std::atomic<int64_t> pinned_bytes_{0}, pins_{0};
+  std::shared_ptr<std::atomic<int64_t>> imported_bytes_;
+  Mutex mutex_;
+  absl::Status pin_error_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attnd::server

@@ -1,11 +1,11 @@
-#ifndef ATTND_SERVER_NET_DESCRIPTOR_H_
-#define ATTND_SERVER_NET_DESCRIPTOR_H_
+#ifndef ATTND_BASE_DESCRIPTOR_H_
+#define ATTND_BASE_DESCRIPTOR_H_
 
 #include <unistd.h>
 
 #include <utility>
 
-namespace attnd::server {
+namespace attnd {
 
 // Owns a file descriptor; below 0 it is none.
 class Descriptor {
@@ -33,6 +33,6 @@ class Descriptor {
   int fd_ = -1;
 };
 
-}  // namespace attnd::server
+}  // namespace attnd
 
-#endif  // ATTND_SERVER_NET_DESCRIPTOR_H_
+#endif  // ATTND_BASE_DESCRIPTOR_H_
