@@ -167,8 +167,9 @@ class Server::Impl {
     service_ = std::make_unique<Service>(
         ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_,
                      uploads_.get(), transfers_.get(), alarms_.get(),
-                     excess_memory, options_.max_message_bytes,
-                     options_.stall_time, options_.header_time},
+                     /*regions=*/nullptr, excess_memory,
+                     options_.max_message_bytes, options_.stall_time,
+                     options_.header_time},
         MakeServerInfo(options_, backends_));
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);

@@ -11,6 +11,25 @@
 namespace attnd::server {
 namespace {
 
+// The memory of a region on a device, which keeps the region.
+std::shared_ptr<DeviceBuffer> BufferOf(
+    const std::shared_ptr<const Region>& region) {
+  return {region, region->device().get()};
+}
+
+// A tensor's bytes in a region of host memory.
+HostSpan HostBytes(const RegionBytes& place, int64_t bytes) {
+  return place.region->host().subspan(place.offset, bytes);
+}
+
+// Whether it is to be copied to memory of the stream's.
+bool IsUploaded(const TensorSource& source, const Backend& backend) {
+  if (std::holds_alternative<HostPieces>(source)) return true;
+  const auto* in_region = std::get_if<RegionBytes>(&source);
+  return in_region != nullptr && in_region->region->device() == nullptr &&
+         !backend.device().shares_host_memory;
+}
+
 void ReleaseInputs(Work& work) {
   work.inputs = {};
   if (work.release_inputs) std::exchange(work.release_inputs, nullptr)();
@@ -28,7 +47,7 @@ absl::Status GroupMember::Load(const Backend& backend, Stream& stream,
   };
   if (cancelled()) return absl::OkStatus();
   if (!reserved_) {
-    absl::Status status = Reserve(stream, pool);
+    absl::Status status = Reserve(backend, stream, pool);
     if (absl::IsResourceExhausted(status)) {
       if (may_defer) {
         state_ = State::kDeferred;
@@ -40,7 +59,7 @@ absl::Status GroupMember::Load(const Backend& backend, Stream& stream,
     if (!status.ok()) return status;
     reserved_ = true;
   }
-  const absl::StatusOr<bool> all = Fetch(stream, pause);
+  const absl::StatusOr<bool> all = Fetch(backend, stream, pause);
   if (!all.ok()) return all.status();
   if (!*all || cancelled()) return absl::OkStatus();
   ReleaseInputs(*work_);
@@ -56,8 +75,9 @@ void GroupMember::Fail(absl::Status failure) {
 }
 
 // Memory for all tensors. RESOURCE_EXHAUSTED: none now.
-absl::Status GroupMember::Reserve(Stream& stream, OutputPool& pool) {
-  absl::Status status = ReserveInputs(stream);
+absl::Status GroupMember::Reserve(const Backend& backend, Stream& stream,
+                                  OutputPool& pool) {
+  absl::Status status = ReserveInputs(backend, stream);
   for (int i = 0; status.ok() && i < kTensorIds; ++i) {
     const TensorId id = static_cast<TensorId>(i);
     if (work_->request->output(id).present) {
@@ -68,7 +88,8 @@ absl::Status GroupMember::Reserve(Stream& stream, OutputPool& pool) {
 }
 
 // Only what is to be uploaded takes memory of the stream's.
-absl::Status GroupMember::ReserveInputs(Stream& stream) {
+absl::Status GroupMember::ReserveInputs(const Backend& backend,
+                                        Stream& stream) {
   PerTensor<int64_t> offsets;
   int64_t bytes = 0;
   bool uploads = false;
@@ -76,7 +97,7 @@ absl::Status GroupMember::ReserveInputs(Stream& stream) {
     const TensorId id = static_cast<TensorId>(i);
     const Request::Tensor& input = work_->request->input(id);
     if (!input.present) continue;
-    if (!std::holds_alternative<HostPieces>(work_->inputs[id])) continue;
+    if (!IsUploaded(work_->inputs[id], backend)) continue;
     uploads = true;
     offsets[id] = bytes;
     bytes += AlignedTensorBytes(input.bytes);
@@ -92,21 +113,35 @@ absl::Status GroupMember::ReserveInputs(Stream& stream) {
   return absl::OkStatus();
 }
 
-// Results go to memory of the pool. Another place for one would be chosen here,
-// and known to Download.
+// Results go to memory of the pool, or to a region, where a device's own is
+// written to by the kernels themselves.
 absl::Status GroupMember::ReserveOutput(TensorId id, Stream& stream,
                                         OutputPool& pool) {
-  OutputBuffer& buffer = outputs_[id];
-  buffer = pool.Allocate(work_->request->output(id).bytes, work_->charge);
-  if (!buffer) return absl::ResourceExhaustedError("no memory for the result");
-  absl::StatusOr<std::byte*> mapped = stream.MapOutput(buffer.span());
+  const int64_t bytes = work_->request->output(id).bytes;
+  const RegionBytes& place = work_->placed[id];
+  HostSpan to;
+  if (place.region == nullptr) {
+    outputs_[id] = pool.Allocate(bytes, work_->charge);
+    if (!outputs_[id]) {
+      return absl::ResourceExhaustedError("no memory for the result");
+    }
+    to = outputs_[id].span();
+  } else {
+    regions_.push_back(place.region);
+    if (place.region->device() != nullptr) {
+      memory_[id] = place.region->device()->data() + place.offset;
+      return stream.Use(BufferOf(place.region));
+    }
+    to = HostBytes(place, bytes);
+  }
+  absl::StatusOr<std::byte*> mapped = stream.MapOutput(to);
   if (!mapped.ok()) return mapped.status();
   memory_[id] = *mapped;
   return absl::OkStatus();
 }
 
 // Brings the inputs to where kernels read them, or finds them there.
-absl::StatusOr<bool> GroupMember::Fetch(Stream& stream,
+absl::StatusOr<bool> GroupMember::Fetch(const Backend& backend, Stream& stream,
                                         absl::FunctionRef<bool()> pause) {
   for (; fetched_ < kTensorIds; ++fetched_, position_ = {}) {
     const TensorId id = static_cast<TensorId>(fetched_);
@@ -118,12 +153,33 @@ absl::StatusOr<bool> GroupMember::Fetch(Stream& stream,
       if (!all.ok() || !*all) return all;
       continue;
     }
-    const DeviceBytes& bytes = std::get<DeviceBytes>(source);
-    memory_[id] = bytes.buffer->data() + bytes.offset;
-    absl::Status status = stream.Use(bytes.buffer);
+    absl::Status status;
+    if (const auto* bytes = std::get_if<DeviceBytes>(&source)) {
+      memory_[id] = bytes->buffer->data() + bytes->offset;
+      status = stream.Use(bytes->buffer);
+    } else {
+      status =
+          FetchFromRegion(std::get<RegionBytes>(source), id, backend, stream);
+    }
     if (!status.ok()) return status;
   }
   return true;
+}
+
+absl::Status GroupMember::FetchFromRegion(const RegionBytes& from, TensorId id,
+                                          const Backend& backend,
+                                          Stream& stream) {
+  regions_.push_back(from.region);
+  if (from.region->device() != nullptr) {
+    memory_[id] = from.region->device()->data() + from.offset;
+    return stream.Use(BufferOf(from.region));
+  }
+  const HostSpan bytes = HostBytes(from, work_->request->input(id).bytes);
+  if (backend.device().shares_host_memory) {
+    memory_[id] = bytes.data();
+    return absl::OkStatus();
+  }
+  return stream.UploadPinned(bytes, memory_[id]);
 }
 
 void GroupMember::Bind(const Backend& backend) {
@@ -147,8 +203,15 @@ void GroupMember::Bind(const Backend& backend) {
 absl::Status GroupMember::Download(Stream& stream) {
   for (int i = 0; i < kTensorIds; ++i) {
     const TensorId id = static_cast<TensorId>(i);
-    if (!outputs_[id]) continue;
-    absl::Status status = stream.Download(memory_[id], outputs_[id].span());
+    const Request::Tensor& output = work_->request->output(id);
+    if (!output.present) continue;
+    const RegionBytes& place = work_->placed[id];
+    HostSpan to = outputs_[id].span();
+    if (place.region != nullptr) {
+      if (place.region->device() != nullptr) continue;
+      to = HostBytes(place, output.bytes);
+    }
+    absl::Status status = stream.Download(memory_[id], to);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -159,6 +222,7 @@ absl::StatusOr<WorkResult> GroupMember::TakeResult(const WorkResult& group) {
   if (work_->cancel.cancelled()) return absl::CancelledError("cancelled");
   WorkResult result;
   result.outputs = std::move(outputs_);
+  result.placed = work_->placed;
   result.device = group.device;
   result.kernel = std::move(kernel_);
   result.batch_requests = group.batch_requests;
@@ -168,6 +232,7 @@ absl::StatusOr<WorkResult> GroupMember::TakeResult(const WorkResult& group) {
 
 WorkPtr GroupMember::Take() {
   outputs_ = {};
+  regions_.clear();
   return std::move(work_);
 }
 

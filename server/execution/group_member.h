@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -14,6 +15,7 @@
 #include "kernels/request.h"
 #include "server/execution/upload.h"
 #include "server/work/output_pool.h"
+#include "server/work/region.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
@@ -50,11 +52,15 @@ class GroupMember {
   WorkPtr Take();
 
  private:
-  absl::Status Reserve(Stream& stream, OutputPool& pool);
-  absl::Status ReserveInputs(Stream& stream);
+  absl::Status Reserve(const Backend& backend, Stream& stream,
+                       OutputPool& pool);
+  absl::Status ReserveInputs(const Backend& backend, Stream& stream);
   absl::Status ReserveOutput(TensorId id, Stream& stream, OutputPool& pool);
   // False: paused.
-  absl::StatusOr<bool> Fetch(Stream& stream, absl::FunctionRef<bool()> pause);
+  absl::StatusOr<bool> Fetch(const Backend& backend, Stream& stream,
+                             absl::FunctionRef<bool()> pause);
+  absl::Status FetchFromRegion(const RegionBytes& from, TensorId id,
+                               const Backend& backend, Stream& stream);
   void Bind(const Backend& backend);
 
   WorkPtr work_;
@@ -65,6 +71,8 @@ class GroupMember {
   absl::Status failure_;     // of kFailed
   TensorPointers memory_;
   PerTensor<OutputBuffer> outputs_;
+  // Those that the device reads or writes: as long as it may.
+  std::vector<std::shared_ptr<const Region>> regions_;
   std::unique_ptr<BoundRequest> bound_;
   KernelInfo kernel_;
 };

@@ -152,9 +152,10 @@ void Call::OnMessage(absl::Span<const absl::string_view> fragments) {
 
 absl::Status Call::Decode(absl::Span<const absl::string_view> fragments,
                           const WorkPtr& work) {
-  absl::Status status = DecodeWork(op_, fragments, *work);
+  absl::Status status = DecodeWork(op_, fragments, parts_.regions, *work);
   if (!status.ok()) return status;
-  status = CheckResponseFits(*work->request, parts_.max_message_bytes);
+  status =
+      CheckResponseFits(*work->request, parts_.max_message_bytes, work->placed);
   if (!status.ok()) return status;
   work->client = header_.sender.client;
   work->deadline = header_.deadline;

@@ -36,6 +36,7 @@
 #include "server/telemetry/metrics.h"
 #include "server/transfer/alarms.h"
 #include "server/transfer/transfer_table.h"
+#include "server/work/region.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
@@ -48,6 +49,7 @@ struct ServiceParts {
   UploadRoom* uploads = nullptr;
   TransferTable* transfers = nullptr;
   Alarms* alarms = nullptr;
+  const RegionLookup* regions = nullptr;  // null: there are none
   // See excess_memory.h.
   std::function<int64_t()> excess_memory;
   int64_t max_message_bytes = 0;  // of a response

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "proto/wire/fields.h"
 #include "proto/wire/message_arena.h"
 #include "server/front/proto_enums.h"
+#include "server/front/region_fields.h"
 #include "server/front/tensor_fields.h"
 
 namespace attnd::server {
@@ -132,6 +134,12 @@ absl::Status AddTensors(wire::Fields message,
   return status;
 }
 
+// Whether its bytes are in the message that describes it.
+bool IsInMessage(const TensorField& field, const Work& work) {
+  return work.request->input(field.id).present &&
+         !std::holds_alternative<RegionBytes>(work.inputs[field.id]);
+}
+
 absl::Status WrongSize(const TensorField& field, int64_t has, int64_t needs) {
   return FieldError(
       Path(field.id, "data"),
@@ -142,12 +150,13 @@ ConstHostSpan SpanOf(absl::string_view bytes) {
   return {reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()};
 }
 
-// Gives each input its bytes, exactly as many as its shape says.
+// Gives each input that is in no region its bytes, exactly as many as its shape
+// says.
 absl::Status AddData(absl::Span<const TensorField> inputs,
                      const std::vector<wire::TensorData>& data, Work& work) {
   for (const TensorField& field : inputs) {
+    if (!IsInMessage(field, work)) continue;
     const Request::Tensor& tensor = work.request->input(field.id);
-    if (!tensor.present) continue;
     const wire::TensorData* found = nullptr;
     for (const wire::TensorData& entry : data) {
       if (entry.field == field.number) found = &entry;
@@ -167,11 +176,13 @@ absl::Status AddData(absl::Span<const TensorField> inputs,
   return absl::OkStatus();
 }
 
-// The request that `message` describes, into `work`, but for its inputs' bytes.
+// The request that `message` describes, into `work`, with what is in regions,
+// but for its inputs' bytes otherwise.
 template <typename Message>
 absl::Status AddRequest(Op op, absl::Span<const TensorField> inputs,
                         absl::Span<const TensorField> outputs, Message& message,
-                        Streamed* streamed, Work& work) {
+                        Streamed* streamed, const RegionLookup* regions,
+                        Work& work) {
   RequestSpec spec;
   spec.op = op;
   absl::Status status =
@@ -182,14 +193,14 @@ absl::Status AddRequest(Op op, absl::Span<const TensorField> inputs,
   auto request = Request::Create(std::move(spec));
   if (!request.ok()) return request.status();
   work.request = *std::move(request);
-  return absl::OkStatus();
+  return PlaceInRegions(wire::Fields(message), regions, work);
 }
 
 template <typename Message>
 absl::Status DecodeMessage(Op op, absl::Span<const TensorField> inputs,
                            absl::Span<const TensorField> outputs,
                            absl::Span<const absl::string_view> fragments,
-                           Work& work) {
+                           const RegionLookup* regions, Work& work) {
   wire::MessageArena arena;
   Message& message = arena.New<Message>();
   std::vector<wire::TensorData> data;
@@ -198,17 +209,17 @@ absl::Status DecodeMessage(Op op, absl::Span<const TensorField> inputs,
       wire::Decode(fragments, wire::UnknownFields::kRefuse, message, data);
   if (!status.ok()) return status;
 
-  status = AddRequest(op, inputs, outputs, message, nullptr, work);
+  status = AddRequest(op, inputs, outputs, message, nullptr, regions, work);
   return status.ok() ? AddData(inputs, data, work) : status;
 }
 
-// As AddData, from the message itself, of what is not streamed.
+// As AddData, from the message itself, of what is not streamed either.
 absl::Status AddInlineData(absl::Span<const TensorField> inputs,
                            wire::Fields message, const Streamed& streamed,
                            Work& work) {
   for (const TensorField& field : inputs) {
+    if (!IsInMessage(field, work) || streamed.inputs[field.id]) continue;
     const Request::Tensor& tensor = work.request->input(field.id);
-    if (!tensor.present || streamed.inputs[field.id]) continue;
     const auto& from = message.Get<pb::Tensor>(field.number);
     if (!from.has_data()) return FieldError(Path(field.id, "data"), "missing");
     const auto bytes = static_cast<int64_t>(from.data().size());
@@ -221,9 +232,10 @@ absl::Status AddInlineData(absl::Span<const TensorField> inputs,
 template <typename Message>
 absl::Status AddExchanged(Op op, absl::Span<const TensorField> inputs,
                           absl::Span<const TensorField> outputs,
-                          Message& message, TransferSpec& spec) {
-  absl::Status status =
-      AddRequest(op, inputs, outputs, message, &spec.streamed, *spec.work);
+                          Message& message, const RegionLookup* regions,
+                          TransferSpec& spec) {
+  absl::Status status = AddRequest(op, inputs, outputs, message, &spec.streamed,
+                                   regions, *spec.work);
   if (!status.ok()) return status;
   return AddInlineData(inputs, wire::Fields(message), spec.streamed,
                        *spec.work);
@@ -232,16 +244,18 @@ absl::Status AddExchanged(Op op, absl::Span<const TensorField> inputs,
 }  // namespace
 
 absl::Status DecodeWork(Op op, absl::Span<const absl::string_view> fragments,
-                        Work& work) {
+                        const RegionLookup* regions, Work& work) {
   return op == Op::kForward
-             ? DecodeMessage<pb::ForwardRequest>(
-                   op, kForwardInputs, kForwardOutputs, fragments, work)
-             : DecodeMessage<pb::BackwardRequest>(
-                   op, kBackwardInputs, kBackwardOutputs, fragments, work);
+             ? DecodeMessage<pb::ForwardRequest>(op, kForwardInputs,
+                                                 kForwardOutputs, fragments,
+                                                 regions, work)
+             : DecodeMessage<pb::BackwardRequest>(op, kBackwardInputs,
+                                                  kBackwardOutputs, fragments,
+                                                  regions, work);
 }
 
 absl::StatusOr<TransferSpec> DecodeExchangeHeader(
-    std::shared_ptr<pb::ExchangeRequest> message) {
+    std::shared_ptr<pb::ExchangeRequest> message, const RegionLookup* regions) {
   pb::ExchangeHeader& header = *message->mutable_header();
   TransferSpec spec;
   spec.work = std::make_shared<Work>();
@@ -251,11 +265,11 @@ absl::StatusOr<TransferSpec> DecodeExchangeHeader(
   switch (header.call_case()) {
     case pb::ExchangeHeader::kForward:
       status = AddExchanged(Op::kForward, kForwardInputs, kForwardOutputs,
-                            *header.mutable_forward(), spec);
+                            *header.mutable_forward(), regions, spec);
       break;
     case pb::ExchangeHeader::kBackward:
       status = AddExchanged(Op::kBackward, kBackwardInputs, kBackwardOutputs,
-                            *header.mutable_backward(), spec);
+                            *header.mutable_backward(), regions, spec);
       break;
     case pb::ExchangeHeader::CALL_NOT_SET:
       status = FieldError("header", "has neither forward nor backward");

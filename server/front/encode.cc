@@ -49,15 +49,26 @@ int64_t FieldBytes(int64_t bytes) {
          bytes;
 }
 
-// The outputs that were wanted, into a response of either kind, and their bytes
-// into `data`.
+// Where a result is that was written to a region.
+void FillSlice(const RegionBytes& placed, pb::Tensor& to) {
+  to.mutable_region()->set_region(placed.region->id());
+  to.mutable_region()->set_offset(placed.offset);
+}
+
+// The outputs that were wanted, into a response of either kind, and the bytes
+// of those in no region into `data`.
 void AddResults(const Request& request, const WorkResult& result,
                 absl::Span<const TensorField> fields, wire::Fields response,
                 std::vector<wire::TensorData>& data) {
   for (const auto& [number, id] : fields) {
     const Request::Tensor& output = request.output(id);
     if (!output.present) continue;
-    FillHeader(output, response.Mutable<pb::Tensor>(number));
+    auto& tensor = response.Mutable<pb::Tensor>(number);
+    FillHeader(output, tensor);
+    if (result.placed[id].region != nullptr) {
+      FillSlice(result.placed[id], tensor);
+      continue;
+    }
     const HostSpan bytes = result.outputs[id].span();
     wire::TensorData& entry = data.emplace_back();
     entry.field = number;
@@ -66,7 +77,8 @@ void AddResults(const Request& request, const WorkResult& result,
   }
 }
 
-// As AddResults, with the bytes of what is not streamed in the response itself.
+// As AddResults, with the bytes of what is not streamed, or in a region, in the
+// response itself.
 void AddInlineResults(const TransferResult& from,
                       absl::Span<const TensorField> fields,
                       wire::Fields response) {
@@ -77,6 +89,10 @@ void AddInlineResults(const TransferResult& from,
     FillHeader(output, tensor);
     if (from.streamed.outputs[id]) {
       tensor.mutable_streamed();
+      continue;
+    }
+    if (from.result->placed[id].region != nullptr) {
+      FillSlice(from.result->placed[id], tensor);
       continue;
     }
     const HostSpan bytes = from.result->outputs[id].span();
@@ -120,7 +136,8 @@ absl::StatusOr<std::vector<wire::Piece>> EncodeResponse(
 }  // namespace
 
 absl::Status CheckResponseFits(const Request& request,
-                               int64_t max_message_bytes) {
+                               int64_t max_message_bytes,
+                               const PerTensor<RegionBytes>& placed) {
   constexpr TensorId kOutputs[] = {TensorId::kO, TensorId::kLse, TensorId::kDQ,
                                    TensorId::kDK, TensorId::kDV};
   int64_t bytes = kReportBytes;
@@ -134,6 +151,10 @@ absl::Status CheckResponseFits(const Request& request,
   for (TensorId id : kOutputs) {
     const Request::Tensor& output = request.output(id);
     if (!output.present) continue;
+    if (placed[id].region != nullptr) {
+      bytes += kOutputHeaderBytes;
+      continue;
+    }
     pb::Tensor header;
     FillHeader(output, header);
     bytes += FieldBytes(header.ByteSizeLong() + FieldBytes(output.bytes));
@@ -149,11 +170,13 @@ absl::Status CheckResponseFits(const Request& request,
 }
 
 absl::Status CheckInlineFits(const Request& request,
-                             const PerTensor<bool>& streamed) {
+                             const PerTensor<bool>& streamed,
+                             const PerTensor<RegionBytes>& placed) {
   int64_t bytes = kReportBytes;
   for (const TensorField& field : ResultFields(request.spec().op)) {
     const Request::Tensor& output = request.output(field.id);
     if (!output.present || streamed[field.id]) continue;
+    if (placed[field.id].region != nullptr) continue;
     bytes += output.bytes + kOutputHeaderBytes;
     if (bytes <= wire::kMaxHeaderBytes) continue;
     return FieldError(TensorName(field.id),

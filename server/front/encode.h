@@ -18,10 +18,11 @@ namespace attnd::server {
 
 // INVALID_ARGUMENT, naming the largest output and the bytes of each, when the
 // response to `request` would be larger than `max_message_bytes`: nothing that
-// cannot be sent needs to be computed. Counts the outputs exactly and the
-// report with the most that it can take.
+// cannot be sent needs to be computed. Counts the outputs that are not in a
+// region exactly, and the rest with the most that it can take.
 absl::Status CheckResponseFits(const Request& request,
-                               int64_t max_message_bytes);
+                               int64_t max_message_bytes,
+                               const PerTensor<RegionBytes>& placed = {});
 
 // The ForwardResponse or BackwardResponse for `result` of `request`. The
 // pieces borrow the result's buffers, which must outlive them.
@@ -29,9 +30,10 @@ absl::StatusOr<std::vector<wire::Piece>> EncodeResult(const Request& request,
                                                       const WorkResult& result);
 
 // The same for an Exchange, whose response may be as long as a header: of
-// results that are not streamed.
+// results that are not streamed either.
 absl::Status CheckInlineFits(const Request& request,
-                             const PerTensor<bool>& streamed);
+                             const PerTensor<bool>& streamed,
+                             const PerTensor<RegionBytes>& placed = {});
 
 // What a server sends in an Exchange. Chunks' bytes are borrowed. Numbers of
 // tensors are those of the response of `op`; of requests' tensors for Missing.

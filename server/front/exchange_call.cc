@@ -195,10 +195,10 @@ void ExchangeCall::OnFirst(std::unique_ptr<ReceivedMessage> message) {
       return End(absl::InvalidArgumentError(
           "the first message of an Exchange is a header or a join"));
   }
-  auto spec = DecodeExchangeHeader(std::move(request));
+  auto spec = DecodeExchangeHeader(std::move(request), parts_.regions);
   if (!spec.ok()) return End(spec.status());
   const Work& work = *spec->work;
-  status = CheckInlineFits(*work.request, spec->streamed.outputs);
+  status = CheckInlineFits(*work.request, spec->streamed.outputs, work.placed);
   if (!status.ok()) return End(status);
   spec->work->client = header_.sender.client;
   spec->work->deadline = header_.deadline;

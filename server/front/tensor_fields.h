@@ -62,6 +62,10 @@ inline absl::Span<const TensorField> InputFields(Op op) {
   if (op == Op::kForward) return kForwardInputs;
   return kBackwardInputs;
 }
+inline absl::Span<const TensorField> OutputFields(Op op) {
+  if (op == Op::kForward) return kForwardOutputs;
+  return kBackwardOutputs;
+}
 inline absl::Span<const TensorField> ResultFields(Op op) {
   if (op == Op::kForward) return kForwardResults;
   return kBackwardResults;

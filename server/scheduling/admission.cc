@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
-#include "server/work/request_bytes.h"
 
 namespace attnd::server {
 namespace {
@@ -91,7 +90,8 @@ int64_t Footprint::moved_bytes() const {
 }
 
 absl::StatusOr<Footprint> Measure(const Request& request,
-                                  absl::Span<Backend* const> backends) {
+                                  absl::Span<Backend* const> backends,
+                                  const Placement& placement) {
   const RequestSpec& spec = request.spec();
   Footprint footprint;
   footprint.key = {spec.op,
@@ -99,8 +99,8 @@ absl::StatusOr<Footprint> Measure(const Request& request,
                    request.input(TensorId::kQ).spec.shape.back(),
                    request.input(TensorId::kV).spec.shape.back(),
                    {spec.algorithm, spec.deterministic}};
-  footprint.input_bytes = DeviceInputBytes(request);
-  footprint.output_bytes = PooledOutputBytes(request);
+  footprint.input_bytes = DeviceInputBytes(request, placement);
+  footprint.output_bytes = PooledOutputBytes(request, placement);
   footprint.flops = request.flops();
 
   const std::unique_ptr<BoundRequest> bound = request.Bind({}, nullptr);
@@ -111,7 +111,9 @@ absl::StatusOr<Footprint> Measure(const Request& request,
                          kListEntryBytes * lists;
   absl::Status why;
   for (int device = 0; device < backends.size(); ++device) {
-    footprint.devices |= uint64_t{1} << device;
+    const uint64_t bit = uint64_t{1} << device;
+    if ((placement.devices & bit) == 0) continue;
+    footprint.devices |= bit;
     DeviceCost cost;
     const auto measure = [&](const Problem& problem) {
       MeasureProblem(*backends[device], device, spec.op, problem,
@@ -119,7 +121,6 @@ absl::StatusOr<Footprint> Measure(const Request& request,
     };
     for (const ForwardArgs& args : bound->forward) measure(args.problem);
     for (const BackwardArgs& args : bound->backward) measure(args.problem);
-    const uint64_t bit = uint64_t{1} << device;
     if ((footprint.devices & bit) == 0) continue;
     footprint.scratch_bytes =
         std::max(footprint.scratch_bytes, cost.scratch_bytes);

@@ -14,6 +14,7 @@
 #include "kernels/request.h"
 #include "server/scheduling/options.h"
 #include "server/work/group_key.h"
+#include "server/work/request_bytes.h"
 
 namespace attnd::server {
 
@@ -39,9 +40,11 @@ struct Footprint {
   int64_t moved_bytes() const;
 };
 
-// UNIMPLEMENTED when no backend has a kernel. At most 64 backends.
+// UNIMPLEMENTED when no backend of those that `placement` leaves has a kernel.
+// At most 64 backends.
 absl::StatusOr<Footprint> Measure(const Request& request,
-                                  absl::Span<Backend* const> backends);
+                                  absl::Span<Backend* const> backends,
+                                  const Placement& placement = {});
 
 // INVALID_ARGUMENT, naming the limit, when it could not run even alone, on any
 // device.

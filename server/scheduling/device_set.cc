@@ -11,7 +11,11 @@ namespace attnd::server {
 
 DeviceSet::DeviceSet(const SchedulerOptions& options,
                      std::vector<Backend*> backends)
-    : backends_(std::move(backends)) {
+    : backends_(std::move(backends)),
+      share_host_memory_(
+          std::all_of(backends_.begin(), backends_.end(), [](Backend* backend) {
+            return backend->device().shares_host_memory;
+          })) {
   for (Backend* backend : backends_) {
     pools_.push_back(OutputPool::Create(backend->host_memory(),
                                         options.max_idle_output_bytes));

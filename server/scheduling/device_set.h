@@ -30,6 +30,8 @@ class DeviceSet {
 
   absl::Span<Backend* const> backends() const { return backends_; }
   int size() const { return static_cast<int>(backends_.size()); }
+  // Whether all of them do.
+  bool share_host_memory() const { return share_host_memory_; }
   int IndexOf(const Backend& backend) const;
   StreamPool& streams(int device) { return *streams_[device]; }
   Lane& lane(int lane) { return *lanes_[lane]; }
@@ -42,6 +44,7 @@ class DeviceSet {
 
  private:
   const std::vector<Backend*> backends_;
+  const bool share_host_memory_;
   std::vector<std::shared_ptr<OutputPool>> pools_;    // by device
   std::vector<std::unique_ptr<StreamPool>> streams_;  // by device
   std::vector<std::unique_ptr<Lane>> lanes_;

@@ -54,17 +54,17 @@ Scheduler::~Scheduler() {
   devices_.JoinLanes();
 }
 
-absl::StatusOr<Reservation> Scheduler::Admit(const Request& request,
-                                             const std::string& client,
-                                             absl::Time deadline) {
-  absl::StatusOr<Footprint> footprint = Measure(request, devices_.backends());
+absl::StatusOr<Reservation> Scheduler::Admit(const Work& work) {
+  absl::StatusOr<Footprint> footprint =
+      Measure(*work.request, devices_.backends(),
+              PlacementOf(work, devices_.share_host_memory()));
   if (!footprint.ok()) return footprint.status();
   if (absl::Status status = CheckEverFits(*footprint, options_); !status.ok()) {
     return status;
   }
   Reservation reservation;
   reservation.footprint_ = *std::move(footprint);
-  reservation.client_ = client;
+  reservation.client_ = work.client;
   std::vector<Waiting> expired;
   absl::Status status;
   {
@@ -72,7 +72,8 @@ absl::StatusOr<Reservation> Scheduler::Admit(const Request& request,
     const absl::Time now = MonotonicNow();
     expired = queue_.TakeExpired(now);
     if (draining_) status = absl::UnavailableError(kShuttingDown);
-    status.Update(CheckServes(reservation.footprint_.devices, deadline, now));
+    status.Update(
+        CheckServes(reservation.footprint_.devices, work.deadline, now));
     if (status.ok()) status = MakeRoom(reservation);
   }
   CompleteExpired(std::move(expired));
@@ -168,8 +169,7 @@ void Scheduler::Unreserve() {
 }
 
 absl::Status Scheduler::Submit(const WorkPtr& work) {
-  absl::StatusOr<Reservation> reservation =
-      Admit(*work->request, work->client, work->deadline);
+  absl::StatusOr<Reservation> reservation = Admit(*work);
   if (!reservation.ok()) return reservation.status();
   return Submit(*std::move(reservation), work);
 }

@@ -63,17 +63,16 @@ class Scheduler final : private LaneFeeder {
   // Drains with no time left.
   ~Scheduler() override;
 
-  // Makes room for `request`, whose inputs need not be here yet: its bytes on
-  // the account, and its place in the queue, so that what has been sent is not
-  // refused for want of one. Never blocks.
+  // Makes room for `work`, some of whose inputs need not be here yet: the bytes
+  // it takes on the account, and a place in the queue, so that what has been
+  // sent is not refused for want of one. Looks at its request, client, deadline
+  // and devices, and at which of its tensors are in regions. Never blocks.
   //   INVALID_ARGUMENT    could never fit (memory or FLOPs limit)
   //   RESOURCE_EXHAUSTED  queue or memory full now; carries RetryInfo
   //   UNIMPLEMENTED       valid, but no device has a kernel for it
   //   UNAVAILABLE         draining, or no device is in service
-  //   DEADLINE_EXCEEDED   `deadline` (of MonotonicNow()) has passed
-  absl::StatusOr<Reservation> Admit(const Request& request,
-                                    const std::string& client,
-                                    absl::Time deadline);
+  //   DEADLINE_EXCEEDED   the deadline has passed
+  absl::StatusOr<Reservation> Admit(const Work& work);
   // `bytes`, at most DeviceInputBytes of what was admitted, on the device where
   // least has been placed of those that can run it. Never blocks.
   //   RESOURCE_EXHAUSTED  the device has no memory now; carries RetryInfo

@@ -84,8 +84,7 @@ absl::StatusOr<std::shared_ptr<Transfer>> TransferTable::Open(
     return FieldError("header.chunk_bytes", "must not be negative");
   }
   const Request& request = *spec.work->request;
-  absl::StatusOr<Reservation> reservation =
-      parts_.scheduler->Admit(request, spec.work->client, spec.work->deadline);
+  absl::StatusOr<Reservation> reservation = parts_.scheduler->Admit(*spec.work);
   if (!reservation.ok()) return reservation.status();
 
   TransferGrant grant;

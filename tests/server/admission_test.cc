@@ -73,10 +73,17 @@ TEST(AdmissionTest, NoKernelAnywhereIsUnimplemented) {
 class SmallDevice : public Device {
  public:
   SmallDevice(int64_t memory_bytes, int64_t scratch_bytes)
-      : Device(true, scratch_bytes), info_{"small", "", 0, memory_bytes} {}
+      : Device(true, scratch_bytes), info_(OfSize(memory_bytes)) {}
   const DeviceInfo& device() const override { return info_; }
 
  private:
+  static DeviceInfo OfSize(int64_t memory_bytes) {
+    DeviceInfo info;
+    info.kind = "small";
+    info.memory_bytes = memory_bytes;
+    return info;
+  }
+
   const DeviceInfo info_;
 };
 

@@ -39,7 +39,7 @@ TEST(DecodeWork, TakesTensorBytesAsViewsOfTheMessage) {
   for (size_t size : {size_t{1}, size_t{7}, size_t{1000}, bytes.size()}) {
     const auto fragments = Cut(bytes, size);
     Work work;
-    ASSERT_TRUE(DecodeWork(Op::kForward, fragments, work).ok());
+    ASSERT_TRUE(DecodeWork(Op::kForward, fragments, nullptr, work).ok());
     const auto pieces = [&](TensorId id) -> const HostPieces& {
       return std::get<HostPieces>(work.inputs[id]);
     };
@@ -76,7 +76,8 @@ TEST(DecodeWork, FillsEveryFieldOfTheSpec) {
   m.mutable_options()->set_priority(pb::PRIORITY_HIGH);
   const std::string bytes = m.SerializeAsString();
   Work work;
-  const absl::Status status = DecodeWork(Op::kForward, Cut(bytes, 100), work);
+  const absl::Status status =
+      DecodeWork(Op::kForward, Cut(bytes, 100), nullptr, work);
   ASSERT_TRUE(status.ok()) << status;
   const RequestSpec& spec = work.request->spec();
   EXPECT_EQ(spec.op, Op::kForward);
@@ -101,7 +102,7 @@ TEST(DecodeWork, FillsEveryFieldOfTheSpec) {
 TEST(DecodeWork, DefaultsAreThoseOfTheProto) {
   const std::string bytes = GoodBackward().SerializeAsString();
   Work work;
-  const absl::Status status = DecodeWork(Op::kBackward, {bytes}, work);
+  const absl::Status status = DecodeWork(Op::kBackward, {bytes}, nullptr, work);
   ASSERT_TRUE(status.ok()) << status;
   const RequestSpec& spec = work.request->spec();
   EXPECT_EQ(spec.op, Op::kBackward);
@@ -124,7 +125,7 @@ TEST(DecodeWork, AcceptsATensorWithoutElements) {
   *m.mutable_v() = RandomTensor({2, 5, 2, 6});
   const std::string bytes = m.SerializeAsString();
   Work work;
-  const absl::Status status = DecodeWork(Op::kForward, {bytes}, work);
+  const absl::Status status = DecodeWork(Op::kForward, {bytes}, nullptr, work);
   EXPECT_TRUE(status.ok()) << status;
 }
 
@@ -132,7 +133,8 @@ TEST(DecodeWork, NamesWhatIsWrong) {
   for (const BadRequest& bad : BadRequests()) {
     for (size_t size : {size_t{3}, bad.bytes.size() + 1}) {
       Work work;
-      EXPECT_EQ(Mismatch(bad, DecodeWork(bad.op, Cut(bad.bytes, size), work)),
+      EXPECT_EQ(Mismatch(bad, DecodeWork(bad.op, Cut(bad.bytes, size), nullptr,
+                                         work)),
                 "");
     }
   }

@@ -464,10 +464,10 @@ TEST_F(ExchangeEndTest, WhatFindsNoMemoryIsRefusedBeforeAnyChunk) {
   // More than there is now, as another holds it.
   const Tensors large(1500);
   const auto other = DecodeExchangeHeader(
-      std::make_shared<pb::ExchangeRequest>(Header(large)));
+      std::make_shared<pb::ExchangeRequest>(Header(large)), nullptr);
   ASSERT_TRUE(other.ok());
-  const auto held =
-      scheduler_->Admit(*other->work->request, "first", absl::InfiniteFuture());
+  other->work->client = "first";
+  const auto held = scheduler_->Admit(*other->work);
   ASSERT_TRUE(held.ok());
   auto second = Open({"other", "b"});
   second->Send(Header(large));

@@ -15,7 +15,9 @@
 #include "proto/wire/status.h"
 #include "server/front/decode.h"
 #include "server/transfer/transfer_table.h"
+#include "server/work/region.h"
 #include "server/work/work.h"
+#include "tests/server/fakes/test_regions.h"
 
 namespace attnd::testing {
 namespace {
@@ -69,6 +71,22 @@ std::string BytesOf(const server::TensorSource& source) {
   return Summary(bytes);
 }
 
+// What requests may name; one without a name, as a field is set alone.
+const server::RegionLookup& Regions() {
+  static const server::TestRegions* const regions = [] {
+    auto* all = new server::TestRegions;
+    all->Add(server::TestRegion::OfHost("known", 1 << 16));
+    all->Add(server::TestRegion::OfHost("", 1 << 16));
+    return all;
+  }();
+  return *regions;
+}
+
+std::string PlaceOf(const server::RegionBytes& place) {
+  if (place.region == nullptr) return "";
+  return absl::StrCat(place.region->id(), "@", place.offset);
+}
+
 std::string List(const std::vector<int64_t>& list) {
   return absl::StrJoin(list, ",");
 }
@@ -100,6 +118,9 @@ Aspects Describe(const server::Work& work, const server::Streamed& streamed) {
     const auto id = static_cast<TensorId>(i);
     const std::string name(TensorName(id));
     to[name + ".data"] = BytesOf(work.inputs[id]);
+    const auto* in_region = std::get_if<server::RegionBytes>(&work.inputs[id]);
+    to[name + ".region"] = in_region != nullptr ? PlaceOf(*in_region) : "";
+    to[name + ".placed"] = PlaceOf(work.placed[id]);
     to[name + ".streamed"] =
         Number(streamed.inputs[id] || streamed.outputs[id]);
     const Request::Tensor& output = work.request->output(id);
@@ -107,6 +128,16 @@ Aspects Describe(const server::Work& work, const server::Streamed& streamed) {
     to[name + ".dtype"] = output.present ? Number(output.spec.dtype) : "";
   }
   return to;
+}
+
+// Of an input or an output, of which it decides `aspect`.
+void AddRegion(const std::string& name, const std::string& aspect,
+               std::vector<FieldUse>& to) {
+  to.push_back({name + ".region.region",
+                name + " { region { region: 'known' } }", name + aspect,
+                "known@0"});
+  to.push_back({name + ".region.offset", name + " { region { offset: 512 } }",
+                name + aspect, "@512"});
 }
 
 void AddInput(const std::string& name, std::vector<FieldUse>& to) {
@@ -121,6 +152,7 @@ void AddInput(const std::string& name, std::vector<FieldUse>& to) {
                 name + ".data", Summary(z)});
   to.push_back({name + ".streamed", name + " { streamed {} }", "status",
                 absl::StrCat("INVALID_ARGUMENT ", name, ".streamed")});
+  AddRegion(name, ".region", to);
 }
 
 void AddOutput(const std::string& name, std::vector<FieldUse>& to) {
@@ -135,6 +167,7 @@ void AddOutput(const std::string& name, std::vector<FieldUse>& to) {
   }
   to.push_back({name + ".streamed", name + " { streamed {} }", "status",
                 absl::StrCat("INVALID_ARGUMENT ", name, ".streamed")});
+  AddRegion(name, ".placed", to);
 }
 
 void AddAttention(std::vector<FieldUse>& to) {
@@ -217,7 +250,7 @@ std::string Refusal(const absl::Status& status) {
 
 Aspects DecodeUnary(Op op, const std::string& bytes) {
   server::Work work;
-  const absl::Status status = server::DecodeWork(op, {bytes}, work);
+  const absl::Status status = server::DecodeWork(op, {bytes}, &Regions(), work);
   return status.ok() ? Describe(work, {})
                      : Aspects{{"status", Refusal(status)}};
 }
@@ -229,7 +262,7 @@ Aspects DecodeExchanged(const Message& call) {
   } else {
     request->mutable_header()->mutable_backward()->CopyFrom(call);
   }
-  const auto spec = server::DecodeExchangeHeader(request);
+  const auto spec = server::DecodeExchangeHeader(request, &Regions());
   return spec.ok() ? Describe(*spec->work, spec->streamed)
                    : Aspects{{"status", Refusal(spec.status())}};
 }

@@ -21,8 +21,7 @@ namespace attnd::server {
 namespace {
 
 absl::StatusOr<Reservation> Admit(Scheduler& scheduler, const TestWork& test) {
-  const Work& work = *test.work();
-  return scheduler.Admit(*work.request, work.client, work.deadline);
+  return scheduler.Admit(*test.work());
 }
 
 TEST(SchedulerReservationTest, HoldsItsBytesUntilItsWorkIsDone) {

@@ -45,7 +45,7 @@ TEST(TransferLifetime, NothingOfOneIsLeftThatEndsBeforeItsInputsAreHere) {
   Alarms alarms;
   TransferTable table({scheduler.get(), &alarms, absl::Hours(1)},
                       /*max_streams=*/1, /*excess_memory=*/nullptr);
-  auto spec = DecodeExchangeHeader(StreamedForward());
+  auto spec = DecodeExchangeHeader(StreamedForward(), nullptr);
   ASSERT_TRUE(spec.ok()) << spec.status();
   const std::weak_ptr<Work> work = spec->work;
   auto opened = table.Open(
