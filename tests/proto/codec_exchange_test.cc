@@ -228,9 +228,9 @@ TEST(CodecExchange, EncodeRefusesDataBesideAnotherMemberOfItsOneof) {
 const std::map<const Descriptor*, std::vector<int>>& Reserved() {
   static const auto& reserved =
       *new std::map<const Descriptor*, std::vector<int>>{
-          {v1::Tensor::descriptor(), {12, 13}},
+          {v1::Tensor::descriptor(), {12}},
           {v1::OutputSpec::descriptor(),
-           {4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
+           {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
           {v1::ExecutionOptions::descriptor(), {4}},
           {v1::ForwardRequest::descriptor(), {9, 10}},
           {v1::BackwardRequest::descriptor(), {15, 16}},

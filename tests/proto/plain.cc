@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
+#include "attn/v1/region.pb.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/unknown_field_set.h"
 
@@ -161,7 +162,9 @@ std::vector<const Message*> AllTypes() {
           &v1::GetServerInfoResponse::default_instance(),
           &EveryType(),
           &v1::ExchangeRequest::default_instance(),
-          &v1::ExchangeResponse::default_instance()};
+          &v1::ExchangeResponse::default_instance(),
+          &v1::RegionRequest::default_instance(),
+          &v1::RegionReply::default_instance()};
 }
 
 void FillRandom(std::mt19937_64& random, Message& message) {
