@@ -9,6 +9,7 @@
 #include "kernels/cuda/device/device_buffer.h"
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/cuda/device/pinned_memory.h"
+#include "kernels/cuda/device/pinning.h"
 #include "kernels/cuda/forward.h"
 #include "kernels/reference/reference.h"
 
@@ -38,10 +39,12 @@ class CudaBackend : public Backend {
     return cuda::CudaBuffer::Create(*std::move(landing), bytes);
   }
 
-  absl::Status Pin(HostSpan) override {
-    return absl::UnimplementedError("pinning");
+  absl::Status Pin(HostSpan memory) override {
+    return cuda::PinMemory(device_.index, memory);
   }
-  void Unpin(HostSpan) override {}
+  void Unpin(HostSpan memory) override {
+    cuda::UnpinMemory(device_.index, memory);
+  }
   absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(int, int64_t) override {
     return absl::UnimplementedError("import");
   }

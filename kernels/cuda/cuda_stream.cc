@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/cuda/backward.h"
+#include "kernels/cuda/device/pinning.h"
 #include "kernels/cuda/device/status.h"
 #include "kernels/cuda/forward.h"
 
@@ -62,13 +63,13 @@ absl::Status CudaStream::Upload(absl::Span<const ConstHostSpan> from,
   return Broken(std::move(status));
 }
 
+// May overtake what has been gathered for upload, which is for other tensors
+// and their padding: both are there before anything that comes with Enter.
 absl::Status CudaStream::UploadPinned(ConstHostSpan from, std::byte* to) {
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = clock_.Enter(&PhaseTimes::upload);
-  if (!status.ok() || from.empty()) return Broken(std::move(status));
-  return Broken(ToStatus(cudaMemcpyAsync(to, from.data(), from.size(),
-                                         cudaMemcpyHostToDevice, stream_.get()),
-                         "upload"));
+  if (status.ok()) status = CopyToDevice(from, to, stream_.get());
+  return Broken(std::move(status));
 }
 
 absl::Status CudaStream::Enter(PhaseClock::Phase phase) {
@@ -116,10 +117,8 @@ absl::StatusOr<double> CudaStream::Proceed(absl::FunctionRef<bool()> pause) {
 
 absl::Status CudaStream::Download(const std::byte* from, HostSpan to) {
   absl::Status status = Enter(&PhaseTimes::download);
-  if (!status.ok() || to.empty()) return status;
-  return Broken(ToStatus(cudaMemcpyAsync(to.data(), from, to.size(),
-                                         cudaMemcpyDeviceToHost, stream_.get()),
-                         "download"));
+  if (!status.ok()) return status;
+  return CopyToHost(from, to, stream_.get());
 }
 
 absl::Status CudaStream::Use(std::shared_ptr<DeviceBuffer> buffer) {

@@ -36,6 +36,7 @@ struct Fake {
   int64_t device_limit = int64_t{1} << 30;
   int64_t pinned_limit = int64_t{1} << 30;
   std::map<void*, int64_t> device, pinned;
+  std::map<const std::byte*, int64_t> registered;
   cudaError_t fault = cudaSuccess;  // sticks
 };
 
@@ -71,6 +72,26 @@ cudaError_t Release(std::map<void*, int64_t>& blocks, int64_t& used,
   blocks.erase(found);
   std::free(memory);
   return cudaSuccess;
+}
+
+// The registered block that begins last at or before `memory`; the end if there
+// is none that reaches it.
+std::map<const std::byte*, int64_t>::iterator BlockAt(const void* memory) {
+  auto& blocks = TheFake().registered;
+  const auto* at = static_cast<const std::byte*>(memory);
+  auto found = blocks.upper_bound(at);
+  if (found == blocks.begin()) return blocks.end();
+  --found;
+  return at < found->first + found->second ? found : blocks.end();
+}
+
+// Whether a copy of `bytes` from or to there begins in one block that is
+// registered and ends outside of it.
+bool LeavesBlock(const void* memory, size_t bytes) {
+  const auto block = BlockAt(memory);
+  if (block == TheFake().registered.end()) return false;
+  const auto* end = static_cast<const std::byte*>(memory) + bytes;
+  return end > block->first + block->second;
 }
 
 void RunOne(cudaStream_t stream) {
@@ -247,10 +268,45 @@ cudaError_t cudaFreeHost(void* memory) {
   return Release(fake.pinned, fake.use.pinned_bytes, memory);
 }
 
+// What overlaps is registered already, as the real one says.
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  Call call;
+  Fake& fake = call.fake;
+  if (fake.fault != cudaSuccess) return fake.fault;
+  auto* begin = static_cast<std::byte*>(memory);
+  if (BlockAt(begin) != fake.registered.end() ||
+      BlockAt(begin + bytes - 1) != fake.registered.end()) {
+    return cudaErrorHostMemoryAlreadyRegistered;
+  }
+  const auto more = static_cast<int64_t>(bytes);
+  if (fake.use.pinned_bytes + fake.use.registered_bytes + more >
+      fake.pinned_limit) {
+    return cudaErrorMemoryAllocation;
+  }
+  fake.registered[begin] = more;
+  fake.use.registered_bytes += more;
+  return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void* memory) {
+  Call call;
+  Fake& fake = call.fake;
+  if (fake.fault != cudaSuccess) return fake.fault;
+  auto found = fake.registered.find(static_cast<std::byte*>(memory));
+  if (found == fake.registered.end()) return cudaErrorHostMemoryNotRegistered;
+  fake.use.registered_bytes -= found->second;
+  fake.registered.erase(found);
+  return cudaSuccess;
+}
+
+// Refuses what the real one may: host memory in two blocks at once.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
                             cudaMemcpyKind, cudaStream_t stream) {
   Call call;
   if (call.fake.fault != cudaSuccess) return call.fake.fault;
+  if (LeavesBlock(to, bytes) || LeavesBlock(from, bytes)) {
+    return cudaErrorInvalidValue;
+  }
   ++call.fake.use.copies_ever;
   stream->queue.push_back([=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
@@ -280,7 +336,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   std::memset(properties, 0, sizeof(*properties));
   std::strcpy(properties->name, "FAKE");
+  std::memcpy(properties->uuid.bytes, "a fake GPU's id.", 16);
   properties->totalGlobalMem = TheFake().device_limit;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* name, int bytes, int) {
+  std::strncpy(name, "FFFF:FF:1F.7", bytes);  // nobody has it
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {

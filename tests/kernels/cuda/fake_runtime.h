@@ -17,6 +17,7 @@ struct FakeCudaUse {
   int64_t device_bytes = 0;
   int64_t pinned_bytes = 0;
   int64_t pinned_blocks_ever = 0;
+  int64_t registered_bytes = 0;  // of the caller's own memory
   int64_t device_blocks_ever = 0;
   int64_t copies_ever = 0;
   int streams = 0;
@@ -25,7 +26,8 @@ struct FakeCudaUse {
 };
 FakeCudaUse FakeCuda();
 
-// How much device and pinned memory there is.
+// How much device and pinned memory there is; what is registered counts as the
+// latter.
 void SetFakeDeviceMemory(int64_t bytes);
 void SetFakePinnedMemory(int64_t bytes);
 

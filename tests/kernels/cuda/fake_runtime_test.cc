@@ -14,6 +14,7 @@
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/device/device_buffer.h"
 #include "kernels/cuda/device/pinned_memory.h"
+#include "kernels/cuda/device/pinning.h"
 #include "kernels/cuda/device/status.h"
 #include "kernels/cuda/forward.h"
 
@@ -423,6 +424,40 @@ TEST_F(FakeRuntimeTest, BuffersSayWhetherMemoryOrTheDeviceIsGone) {
   const ConstHostSpan span(host);
   EXPECT_EQ(buffer->Write(0, {&span, 1}).code(), absl::StatusCode::kInternal);
   EXPECT_EQ(stream_->Use(buffer).code(), absl::StatusCode::kInternal);
+}
+
+TEST_F(FakeRuntimeTest, PinningSaysWhetherMemoryOrTheDeviceIsGone) {
+  std::vector<std::byte> memory(2 * kMiB);
+  const HostSpan span(memory);
+  testing::SetFakePinnedMemory(FakeCuda().pinned_bytes + kMiB);
+  EXPECT_EQ(PinMemory(0, span).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(FakeCuda().registered_bytes, 0);
+  ASSERT_TRUE(PinMemory(0, span.subspan(0, kMiB)).ok());
+  EXPECT_EQ(FakeCuda().registered_bytes, kMiB);
+  next_kernel = Kernel::kFault;
+  ASSERT_TRUE(Forward().ok());
+  EXPECT_FALSE(stream_->Wait().ok());
+  EXPECT_EQ(PinMemory(0, span.subspan(kMiB, kMiB)).code(),
+            absl::StatusCode::kInternal);
+  UnpinMemory(0, span.subspan(0, kMiB));  // does not, and that is no error
+  testing::RepairFakeDevice();
+  UnpinMemory(0, span.subspan(0, kMiB));
+  EXPECT_EQ(FakeCuda().registered_bytes, 0);
+}
+
+// What was gathered before it is there for the kernel, as is what it brings.
+TEST_F(FakeRuntimeTest, APinnedUploadAndAStagedOneComeBeforeTheKernel) {
+  std::vector<std::byte> staged(100, std::byte{1}), pinned(100, std::byte{2});
+  std::byte* first = stream_->Allocate(100).value();
+  std::byte* second = stream_->Allocate(100).value();
+  const ConstHostSpan span(staged);
+  ASSERT_TRUE(stream_->Upload({&span, 1}, first).ok());
+  ASSERT_TRUE(stream_->UploadPinned(pinned, second).ok());
+  ASSERT_TRUE(Forward().ok());
+  ASSERT_TRUE(stream_->Wait().ok());
+  EXPECT_EQ(slices_over, 1);
+  EXPECT_EQ(first[99], std::byte{1});
+  EXPECT_EQ(second[99], std::byte{2});
 }
 
 TEST_F(FakeRuntimeTest, BuffersLeaveNothingBehind) {
