@@ -2,6 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <fstream>
+#include <string>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/device/status.h"
 
@@ -30,6 +34,19 @@ absl::StatusOr<int> CountDevices() {
   const absl::Status status = ToStatus(cudaGetDeviceCount(&count), "no GPU");
   if (!status.ok()) return absl::NotFoundError(status.message());
   return count;
+}
+
+// The node of the host's memory next to the GPU, as the system knows its PCI
+// device; -1 where it does not say, as in many virtual machines.
+int NumaNode(int index) {
+  char name[32] = {};
+  const absl::Status status =
+      ToStatus(cudaDeviceGetPCIBusId(name, sizeof(name), index), "PCI device");
+  if (!status.ok()) return -1;
+  std::ifstream file(absl::StrCat("/sys/bus/pci/devices/",
+                                  absl::AsciiStrToLower(name), "/numa_node"));
+  int node = -1;
+  return file >> node && node >= 0 ? node : -1;
 }
 
 absl::Status KeepFreedMemory(int index, int64_t bytes) {
@@ -88,6 +105,8 @@ absl::StatusOr<DeviceInfo> OpenDevice(int index, int64_t retained_bytes) {
   info.name = properties.name;
   info.index = index;
   info.memory_bytes = static_cast<int64_t>(properties.totalGlobalMem);
+  info.uuid.assign(properties.uuid.bytes, sizeof(properties.uuid.bytes));
+  info.numa_node = NumaNode(index);
   return info;
 }
 

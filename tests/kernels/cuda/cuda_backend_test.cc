@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -73,6 +75,16 @@ TEST_F(CudaBackendTest, OneForEveryGpu) {
     EXPECT_GT(device.memory_bytes, int64_t{1} << 30);
     EXPECT_TRUE(backend->NewStream().ok());
   }
+}
+
+TEST_F(CudaBackendTest, EachIsToldFromTheOthers) {
+  std::set<std::string> uuids;
+  for (const auto& backend : backends_) {
+    EXPECT_EQ(backend->device().uuid.size(), 16);
+    uuids.insert(backend->device().uuid);
+    EXPECT_GE(backend->device().numa_node, -1);
+  }
+  EXPECT_EQ(uuids.size(), backends_.size());
 }
 
 TEST_F(CudaBackendTest, ThoseThatAreNamedInThatOrder) {
