@@ -178,7 +178,9 @@ class Backend {
   // the file descriptor `fd`, which stays the caller's: all of its `bytes`. It
   // is unmapped when the buffer goes, wherever that is, and lives on as long as
   // its own process needs it. Write fails. INVALID_ARGUMENT: not such memory,
-  // of another size or of another device; UNIMPLEMENTED: the device cannot.
+  // of another size or of another device; RESOURCE_EXHAUSTED: no room for it
+  // now; UNIMPLEMENTED: the device cannot. None of these means that the device
+  // is broken.
   virtual absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(
       int fd, int64_t bytes) = 0;
 

@@ -8,6 +8,7 @@
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/device/device_buffer.h"
 #include "kernels/cuda/device/gpu.h"
+#include "kernels/cuda/device/imported_buffer.h"
 #include "kernels/cuda/device/pinned_memory.h"
 #include "kernels/cuda/device/pinning.h"
 #include "kernels/cuda/forward.h"
@@ -45,8 +46,11 @@ class CudaBackend : public Backend {
   void Unpin(HostSpan memory) override {
     cuda::UnpinMemory(device_.index, memory);
   }
-  absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(int, int64_t) override {
-    return absl::UnimplementedError("import");
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(int fd,
+                                                       int64_t bytes) override {
+    absl::StatusOr<std::shared_ptr<cuda::Landing>> landing = SharedLanding();
+    if (!landing.ok()) return landing.status();
+    return cuda::ImportedBuffer::Create(*std::move(landing), fd, bytes);
   }
 
   absl::Status Supports(Op op, const Problem& problem,

@@ -124,7 +124,7 @@ absl::Status CudaStream::Download(const std::byte* from, HostSpan to) {
 absl::Status CudaStream::Use(std::shared_ptr<DeviceBuffer> buffer) {
   absl::Status status = UseDevice(device_);
   if (!status.ok()) return Broken(std::move(status));
-  used_.push_back(std::static_pointer_cast<CudaBuffer>(std::move(buffer)));
+  used_.push_back(std::static_pointer_cast<StreamBuffer>(std::move(buffer)));
   return used_.back()->JoinTo(stream_.get());
 }
 
@@ -168,7 +168,7 @@ void CudaStream::Reset() {
 void CudaStream::LetGo() {
   if (used_.empty()) return;
   if (const absl::StatusOr<int> end = marks_.Add(); end.ok()) {
-    for (const std::shared_ptr<CudaBuffer>& buffer : used_) {
+    for (const std::shared_ptr<StreamBuffer>& buffer : used_) {
       buffer->Release(marks_.event(*end)).IgnoreError();
     }
   }

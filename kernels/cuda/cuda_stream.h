@@ -89,7 +89,7 @@ class CudaStream : public Stream {
   PhaseClock clock_;
   SlicedRun run_;  // refers to the workspace
   Marks marks_;
-  std::vector<std::shared_ptr<CudaBuffer>> used_;
+  std::vector<std::shared_ptr<StreamBuffer>> used_;
 };
 
 }  // namespace attnd::cuda

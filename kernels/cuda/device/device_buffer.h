@@ -70,9 +70,19 @@ class Landing {
   std::deque<Block*> idle_ ABSL_GUARDED_BY(mutex_);  // and those being read
 };
 
-// A DeviceBuffer, and what a stream of its device does with it. Goes back to
-// the device's pool once all that streams enqueued before Release is over.
-class CudaBuffer : public DeviceBuffer {
+// A DeviceBuffer, and what a stream of its device does with it. Thread-safe. An
+// error means that the device is broken.
+class StreamBuffer : public DeviceBuffer {
+ public:
+  // What is enqueued on `stream` from now on comes after what has been written.
+  virtual absl::Status JoinTo(cudaStream_t stream) const = 0;
+  // The memory is needed until `event`, the end of what a stream does with it.
+  virtual absl::Status Release(cudaEvent_t event) const = 0;
+};
+
+// Memory of this process. Goes back to the device's pool once all that streams
+// enqueued before Release is over.
+class CudaBuffer : public StreamBuffer {
  public:
   // RESOURCE_EXHAUSTED: no memory now; INTERNAL: the device is broken.
   static absl::StatusOr<std::shared_ptr<CudaBuffer>> Create(
@@ -83,10 +93,8 @@ class CudaBuffer : public DeviceBuffer {
   absl::Status Write(int64_t offset,
                      absl::Span<const ConstHostSpan> from) override;
 
-  // What is enqueued on `stream` from now on comes after what has been written.
-  absl::Status JoinTo(cudaStream_t stream) const;
-  // The memory is needed until `event`, the end of what a stream does with it.
-  absl::Status Release(cudaEvent_t event) const;
+  absl::Status JoinTo(cudaStream_t stream) const override;
+  absl::Status Release(cudaEvent_t event) const override;
 
  private:
   explicit CudaBuffer(std::shared_ptr<Landing> landing)

@@ -1,10 +1,9 @@
 #include "kernels/cuda/sm90/tensor_maps.h"
 
-#include <cuda_runtime_api.h>
-
 #include <cstdint>
 #include <utility>
 
+#include "kernels/cuda/device/driver.h"
 #include "kernels/cuda/sm90/backward/tensor_maps.h"
 #include "kernels/cuda/sm90/config.h"
 
@@ -16,18 +15,11 @@ struct Extents {
   int64_t dim, tokens, heads, batch;
 };
 
-// A function of the driver, which this library is not linked with. Null if the
-// driver is too old to have it.
+// Null if the driver is too old to have it.
 decltype(&cuTensorMapEncodeTiled) Encoder() {
-  static const auto encoder = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    const cudaError_t error = cudaGetDriverEntryPointByVersion(
-        "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
-    return error == cudaSuccess && found == cudaDriverEntryPointSuccess
-               ? reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function)
-               : nullptr;
-  }();
+  static const auto encoder =
+      FindDriverFunction<decltype(cuTensorMapEncodeTiled)>(
+          "cuTensorMapEncodeTiled", 12000);
   return encoder;
 }
 
