@@ -30,6 +30,16 @@ struct GradientRow {
   __device__ float Lse() const {
     return at.i < sequence.q_len ? at.In(g.lse) : kMinusInfinity;
   }
+  // The same value for all threads of the block, which all call it: of memory
+  // that somebody writes each might read another.
+  __device__ float SameLse() const {
+    __shared__ float lse;  // written by thread 0
+    if (threadIdx.x == 0) lse = Lse();
+    __syncthreads();  // thread 0 has written it
+    const float same = lse;
+    __syncthreads();  // all threads have read; the next row's may be written
+    return same;
+  }
   // delta, as given or by (E11). For all threads of the block.
   __device__ float Delta() const {
     if (g.delta.data != nullptr) return at.In(g.delta);
@@ -49,7 +59,7 @@ __global__ void RowTerms(const __grid_constant__ LaunchParams params,
                          const NaiveGradientRows x) {
   for (int64_t row = blockIdx.x; row < x.rows; row += gridDim.x) {
     const GradientRow r(BlobOf(params), x, row);
-    const float lse = r.Lse();
+    const float lse = r.SameLse();
     float delta = 0.0f, l = INFINITY;
     if (lse != kMinusInfinity) {
       delta = r.Delta();
