@@ -56,27 +56,6 @@ Accepted Accept(int listener) {
   return accepted;
 }
 
-// Whether accepting failed because of a connection that has ended by itself;
-// the next may be sound. Linux passes on what happened to it (accept(2)).
-bool IsOfThePeer(int error) {
-  switch (error) {
-    case EINTR:
-    case ECONNABORTED:
-    case EPROTO:
-    case ENOPROTOOPT:
-    case ENETDOWN:
-    case ENETUNREACH:
-    case EHOSTDOWN:
-    case EHOSTUNREACH:
-    case ENONET:
-    case EOPNOTSUPP:
-    case ETIMEDOUT:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Acceptor>> Acceptor::Start(
@@ -112,7 +91,7 @@ void Acceptor::Run() {
   std::vector<pollfd> polled;
   bool resting = false;
   while (true) {
-    FillReserve();
+    reserve_.Fill();
     absl::Duration pause = hang_ups_.Look(MonotonicNow());
     if (resting) pause = std::min(pause, kRest);
     polled.assign(
@@ -174,13 +153,10 @@ Acceptor::Outcome Acceptor::AcceptOne(const Door& door) {
   return Outcome::kCannot;
 }
 
-// Without a descriptor, accepting fails whether or not anybody waits: only with
-// one does it tell.
+// Only with a descriptor does accepting tell whether anybody waits.
 Acceptor::Outcome Acceptor::RefuseWithReserve(const Door& door) {
   Outcome outcome = Outcome::kCannot;
-  for (Descriptor& spare : reserve_) {
-    if (!spare.valid()) continue;
-    spare = Descriptor();
+  while (reserve_.Free()) {
     const Accepted accepted = Accept(door.listener.get());
     if (accepted.connection.valid()) {
       table_.CountRefused(Refusal::kNoDescriptor);
@@ -194,16 +170,8 @@ Acceptor::Outcome Acceptor::RefuseWithReserve(const Door& door) {
     }
     // Another thread was faster, or it fails for another reason.
   }
-  FillReserve();
+  reserve_.Fill();
   return outcome;
-}
-
-void Acceptor::FillReserve() {
-  for (Descriptor& spare : reserve_) {
-    if (spare.valid()) continue;
-    spare = Descriptor(eventfd(0, EFD_CLOEXEC));
-    if (!spare.valid()) return;
-  }
 }
 
 }  // namespace attnd::server

@@ -5,7 +5,6 @@
 // listener (1.51) knows no limit on connections, and never accepts again once
 // descriptors have run out.
 
-#include <array>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -13,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
+#include "server/net/accept_errors.h"
 #include "server/net/connection_limits.h"
 #include "server/net/connection_table.h"
 #include "server/net/hang_up_watch.h"
@@ -49,9 +49,6 @@ class Acceptor {
   ~Acceptor();
 
  private:
-  // Closed where one is needed and the process has no other. Several, since
-  // another thread may take what was freed.
-  using Reserve = std::array<Descriptor, 4>;
   // How accepting one connection went.
   enum class Outcome { kAccepted, kNobodyWaits, kCannot };
 
@@ -62,14 +59,13 @@ class Acceptor {
   bool AcceptSome(const Door& door);
   Outcome AcceptOne(const Door& door);
   Outcome RefuseWithReserve(const Door& door);
-  void FillReserve();
 
   const std::vector<Door> doors_;
   ConnectionTable& table_;
   const OnRefusal on_refusal_;
   Descriptor stop_;  // an eventfd, readable once it shall end
   // The thread's, once it runs.
-  Reserve reserve_;
+  DescriptorReserve reserve_;
   HangUpWatch hang_ups_;
   std::thread thread_;
 };

@@ -91,6 +91,54 @@ TEST_F(UnixSocketFileTest, HasItsModeWhateverTheUmask) {
   }
 }
 
+TEST_F(UnixSocketFileTest, MayBeOfPacketsAndOfAGroup) {
+  const gid_t group = geteuid() == 0 ? 1 : getgid();
+  for (const mode_t mode : {0600, 0660, 0040}) {
+    auto file = Claim();
+    const auto socket = file->Listen(mode, SOCK_SEQPACKET, group);
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    int type = 0;
+    socklen_t size = sizeof(type);
+    EXPECT_EQ(getsockopt(socket->get(), SOL_SOCKET, SO_TYPE, &type, &size), 0);
+    EXPECT_EQ(type, SOCK_SEQPACKET);
+    struct stat bound = {};
+    ASSERT_EQ(stat(path_.c_str(), &bound), 0);
+    EXPECT_EQ(bound.st_mode & 0777, mode);
+    EXPECT_EQ(bound.st_gid, group);
+  }
+}
+
+TEST_F(UnixSocketFileTest, AGroupThatItCannotBeGivenToIsNamed) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may give it to any group";
+  const auto file = Claim();
+  const auto socket = file->Listen(0660, SOCK_SEQPACKET, 1);
+  EXPECT_TRUE(absl::IsUnavailable(socket.status())) << socket.status();
+  EXPECT_THAT(std::string(socket.status().message()), HasSubstr("group 1"));
+}
+
+TEST_F(UnixSocketFileTest, NamesTheFlagThatSaysThePath) {
+  const auto first = Claim();
+  const absl::Status status =
+      UnixSocketFile::Claim(path_, "--region_socket").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--region_socket: "));
+}
+
+TEST_F(UnixSocketFileTest, ALiveSocketOfPacketsIsNotTaken) {
+  {
+    Descriptor live(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, path_.c_str());
+    ASSERT_EQ(bind(live.get(), reinterpret_cast<sockaddr*>(&address),
+                   sizeof(address)),
+              0);
+    ASSERT_EQ(listen(live.get(), 1), 0);
+    EXPECT_THAT(Refusal(), HasSubstr("somebody else listens"));
+  }
+  // A stale one makes way.
+  Claim();
+}
+
 TEST_F(UnixSocketFileTest, OfTwoWhoStartOneIsRefused) {
   auto first = Claim();
   EXPECT_THAT(Refusal(), HasSubstr("another server"));
