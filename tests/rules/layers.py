@@ -34,6 +34,7 @@ LEVELS = (
     ('server/scheduling',),
     ('server/transfer',),
     ('server/net',),
+    ('server/region',),
     ('server/config',),
     ('server/telemetry',),
     ('server/front',),
