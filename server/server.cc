@@ -24,6 +24,7 @@
 #include "server/net/connection_table.h"
 #include "server/net/listen.h"
 #include "server/net/unix_socket.h"
+#include "server/region/regions.h"
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/metrics_server.h"
 #include "server/telemetry/refusal_log.h"
@@ -69,6 +70,7 @@ class Server::Impl {
 
   absl::Status Start() {
     absl::Status status = StartScheduler();
+    if (status.ok()) status = StartRegions();
     if (status.ok()) status = StartMetrics();
     if (status.ok()) status = StartTransport();
     return status;
@@ -84,6 +86,7 @@ class Server::Impl {
       draining_ = true;
       UpdateHealth();
     }
+    if (regions_ != nullptr) regions_->Drain();
     if (uploads_ != nullptr) uploads_->Close();
     if (scheduler_ != nullptr) scheduler_->Drain(deadline);
     if (transfers_ != nullptr && MonotonicNow() >= deadline) {
@@ -102,6 +105,7 @@ class Server::Impl {
   }
   void RemoveUnixSocket() {
     if (unix_socket_ != nullptr) unix_socket_->Remove();
+    if (regions_ != nullptr) regions_->RemoveSocket();
   }
   SchedulerStats stats() const { return scheduler_->stats(); }
   void ReleaseIdleMemory() { scheduler_->ReleaseIdleMemory(); }
@@ -141,7 +145,24 @@ class Server::Impl {
     metrics_ = std::make_shared<Metrics>(
         std::move(labels), [this] { return scheduler_->stats(); },
         [this] { return uploads_->stats(); },
-        [this] { return connections_.stats(); });
+        [this] { return connections_.stats(); },
+        [this] {
+          return regions_ == nullptr ? RegionStats() : regions_->stats();
+        });
+    return absl::OkStatus();
+  }
+
+  absl::Status StartRegions() {
+    if (!options_.regions.enabled()) return absl::OkStatus();
+    std::vector<Backend*> devices;
+    for (const auto& backend : backends_) devices.push_back(backend.get());
+    auto regions = Regions::Start({.options = options_.regions,
+                                   .devices = std::move(devices),
+                                   .server_instance_id = instance_id_,
+                                   .header_time = options_.header_time,
+                                   .log = options_.log});
+    if (!regions.ok()) return regions.status();
+    regions_ = *std::move(regions);
     return absl::OkStatus();
   }
 
@@ -167,10 +188,10 @@ class Server::Impl {
     service_ = std::make_unique<Service>(
         ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_,
                      uploads_.get(), transfers_.get(), alarms_.get(),
-                     /*regions=*/nullptr, excess_memory,
-                     options_.max_message_bytes, options_.stall_time,
-                     options_.header_time},
-        MakeServerInfo(options_, backends_));
+                     regions_ == nullptr ? nullptr : &regions_->table(),
+                     excess_memory, options_.max_message_bytes,
+                     options_.stall_time, options_.header_time},
+        MakeServerInfo(instance_id_, options_, backends_));
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);
     builder.RegisterService(service_.get());
@@ -234,7 +255,9 @@ class Server::Impl {
   }
 
   ServerOptions options_;
+  const std::string instance_id_ = NewInstanceId();
   const std::vector<std::unique_ptr<Backend>> backends_;
+  std::unique_ptr<Regions> regions_;  // what requests refer to; may be null
   std::unique_ptr<Scheduler> scheduler_;
   ConnectionTable connections_;
   std::shared_ptr<Metrics> metrics_;

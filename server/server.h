@@ -53,8 +53,9 @@ class Server {
   // those on their way with CANCELLED, which clients do not try elsewhere.
   void Drain(absl::Duration drain_time);
 
-  // Removes the unix socket's file, if there is one, for a process that ends
-  // without destroying the server. Nobody can connect to it afterwards.
+  // Removes the files of the unix socket and of the region socket, if there are
+  // any, for a process that ends without destroying the server. Nobody can
+  // connect to them afterwards.
   void RemoveUnixSocket();
 
  private:

@@ -105,6 +105,10 @@ absl::Status ServerOptions::Validate() const {
   status.Update(
       InRange("--max_metadata", max_metadata_bytes, 1 << 10, 1 << 20));
   status.Update(scheduler.Validate());
+  status.Update(regions.Validate());
+  if (regions.enabled() && regions.socket == unix_socket) {
+    status.Update(BadOption("--region_socket", "must not be --unix_socket's"));
+  }
   return status;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "server/region/options.h"
 #include "server/scheduling/options.h"
 
 namespace attnd::server {
@@ -31,6 +32,8 @@ struct ServerOptions {
   int64_t max_message_bytes = 0;
   // `memory_bytes` is overwritten with DivideMemory's.
   SchedulerOptions scheduler;
+  // Memory that clients on this host share, beside memory_limit_bytes.
+  RegionOptions regions;
 
   // Admitted work may take this long to finish once the server drains.
   absl::Duration drain_time = absl::Seconds(30);
@@ -43,8 +46,9 @@ struct ServerOptions {
   // A connection this old takes no new calls, and is closed when those that it
   // has are over: so that clients behind a load balancer spread anew. 0: never.
   absl::Duration connection_age = absl::ZeroDuration();
-  // A connection that has not begun to speak HTTP/2 by then is closed, and a
-  // stream of an Exchange ends that has not sent its first message.
+  // A connection that has not begun to speak HTTP/2 by then is closed, one to
+  // the region socket that has asked for nothing, and a stream of an Exchange
+  // ends that has not sent its first message.
   absl::Duration header_time = absl::Seconds(10);
   int max_streams_per_connection = 1024;
   // A message that is on its way, in either direction, may stall for so long:

@@ -12,18 +12,13 @@
 #include "server/config/version.h"
 #include "server/front/decode.h"
 #include "server/net/address.h"
+#include "server/region/divide_regions.h"
+#include "server/region/lessor.h"
 #include "server/transfer/transfer_table.h"
 #include "server/work/device_name.h"
 
 namespace attnd::server {
 namespace {
-
-std::string RandomId() {
-  std::random_device random;
-  std::string id;
-  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&id, "%08x", random());
-  return id;
-}
 
 // What a usual forward runs as.
 std::string KernelName(const Backend& backend) {
@@ -39,16 +34,41 @@ std::string KernelName(const Backend& backend) {
   return backend.Kernel(Op::kForward, bound->forward.at(0).problem, {}).name;
 }
 
+std::string DescribeRegions(const RegionOptions& r,
+                            const std::vector<const DeviceInfo*>& devices) {
+  std::string line = absl::StrFormat("regions on unix:%s: %d MiB", r.socket,
+                                     r.memory_bytes >> 20);
+  const char* separator = " of the host, ";
+  for (const SlabClass& of : DivideRegions(r.memory_bytes, r.slab_bytes)) {
+    absl::StrAppendFormat(&line, "%s%d of %d MiB", separator, of.count,
+                          of.bytes >> 20);
+    separator = ", ";
+  }
+  if (TakesDeviceMemory(r, devices)) {
+    absl::StrAppend(&line, "; of GPUs, what clients lend");
+  }
+  return line;
+}
+
 }  // namespace
 
+std::string NewInstanceId() {
+  std::random_device random;
+  std::string id;
+  for (int i = 0; i < 4; ++i) absl::StrAppendFormat(&id, "%08x", random());
+  return id;
+}
+
 attn::v1::GetServerInfoResponse MakeServerInfo(
-    const ServerOptions& options,
+    const std::string& instance_id, const ServerOptions& options,
     const std::vector<std::unique_ptr<Backend>>& backends) {
   attn::v1::GetServerInfoResponse info;
-  info.set_server_instance_id(RandomId());
+  info.set_server_instance_id(instance_id);
   info.set_version(kVersion);
+  std::vector<const DeviceInfo*> devices;
   for (const auto& backend : backends) {
     const DeviceInfo& from = backend->device();
+    devices.push_back(&from);
     attn::v1::Device& to = *info.add_devices();
     to.set_kind(from.kind);
     to.set_index(from.index);
@@ -65,6 +85,13 @@ attn::v1::GetServerInfoResponse MakeServerInfo(
   limits.set_max_request_sequences(kMaxSequences);
   limits.set_max_transfer_streams(options.max_transfer_streams);
   info.add_features("exchange");
+  const RegionOptions& r = options.regions;
+  if (r.memory_bytes > 0) {
+    limits.set_region_bytes(
+        DivideRegions(r.memory_bytes, r.slab_bytes).back().bytes);
+    info.add_features("regions");
+  }
+  if (TakesDeviceMemory(r, devices)) info.add_features("regions.cuda");
   info.set_preferred_chunk_bytes(TransferTable::kPreferredChunkBytes);
   return info;
 }
@@ -74,8 +101,10 @@ std::vector<std::string> DescribeServer(
     const std::vector<std::unique_ptr<Backend>>& backends, int port,
     int metrics_port) {
   std::vector<std::string> lines = {absl::StrCat("attnd ", kVersion)};
+  std::vector<const DeviceInfo*> devices;
   for (const auto& backend : backends) {
     const DeviceInfo& device = backend->device();
+    devices.push_back(&device);
     lines.push_back(
         absl::StrFormat("device %s, %d MiB, kernels %s", DeviceString(device),
                         device.memory_bytes >> 20, KernelName(*backend)));
@@ -100,6 +129,9 @@ std::vector<std::string> DescribeServer(
   }
   if (!options.unix_socket.empty()) {
     lines.push_back("listening on unix:" + options.unix_socket);
+  }
+  if (options.regions.enabled()) {
+    lines.push_back(DescribeRegions(options.regions, devices));
   }
   if (metrics_port >= 0) {
     lines.push_back("metrics on http://" + Address(options.host, metrics_port) +

@@ -15,10 +15,13 @@
 
 namespace attnd::server {
 
-// With a new random id. Which devices are in service is for the caller to say.
-// `options` are those in effect: no 0 that stands for something else.
+// What tells this server from any other, and from itself before a restart.
+std::string NewInstanceId();
+
+// Which devices are in service is for the caller to say. `options` are those in
+// effect: no 0 that stands for something else.
 attn::v1::GetServerInfoResponse MakeServerInfo(
-    const ServerOptions& options,
+    const std::string& instance_id, const ServerOptions& options,
     const std::vector<std::unique_ptr<Backend>>& backends);
 
 // One line each: what it runs on, its limits, where it listens; ports below 0

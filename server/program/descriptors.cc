@@ -43,6 +43,7 @@ absl::StatusOr<int> ConnectionsWithin(int64_t limit, int64_t open,
                                       const ServerOptions& options) {
   int64_t beside = open + kBesideConnections;
   if (options.metrics_port >= 0) beside += kMaxMetricsConnections;
+  beside += options.regions.Descriptors();
   if (limit <= beside) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "of ", beside + 1, " descriptors that a server needs for a single ",

@@ -73,6 +73,51 @@ void AddDevice(CLI::App& app, DeviceOptions& devices) {
       ->group("Device");
 }
 
+void AddRegionFlags(CLI::App& app, RegionOptions& r) {
+  app.add_option("--region_socket", r.socket,
+                 "Lease regions, memory that clients on this host share, at "
+                 "this path; empty: none")
+      ->group("Regions");
+  AddMode(app, "--region_socket_mode", r.socket_mode,
+          "Permissions of that socket; 0660 lets its group connect as well")
+      ->group("Regions");
+  app.add_option("--region_group", r.group,
+                 "Group of that socket, a name or a number; empty: as its "
+                 "folder has it")
+      ->group("Regions");
+  app.add_option("--region_uids", r.users,
+                 "Users who may have regions, e.g. 1000,1001; none given: "
+                 "whoever may connect")
+      ->delimiter(',')
+      ->group("Regions");
+  AddBytes(app, "--region_memory", r.memory_bytes,
+           "Host memory for regions, beside --memory_limit, taken and pinned "
+           "at the start; 0: none")
+      ->group("Regions");
+  AddBytes(app, "--region_slab", r.slab_bytes,
+           "The smallest region; others are 4 and 16 times as large")
+      ->group("Regions");
+  AddBytes(app, "--region_import_memory", r.import_memory_bytes,
+           "Clients' memory on GPUs that may be lent at once, at most what "
+           "the GPUs have; 0: none")
+      ->group("Regions");
+  app.add_option("--max_region_connections", r.max_connections,
+                 "Regions at once; who connects beyond is refused")
+      ->group("Regions");
+  app.add_option("--max_regions_per_user", r.max_leases_per_user,
+                 "Regions of host memory of a user")
+      ->group("Regions");
+  AddBytes(app, "--region_memory_per_user", r.memory_per_user_bytes,
+           "Host memory in regions of a user; 0: eight times what is left")
+      ->group("Regions");
+  app.add_option("--max_region_imports_per_user", r.max_imports_per_user,
+                 "Regions of GPU memory of a user")
+      ->group("Regions");
+  app.add_option("--region_imports_per_second", r.imports_per_second,
+                 "Regions of GPU memory that a user may begin a second")
+      ->group("Regions");
+}
+
 // Those whose default depends on the device.
 struct SchedulerFlag {
   const char* name;
@@ -149,6 +194,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
                "Allow a --host beyond loopback, without encryption")
       ->group("Addresses");
 
+  AddRegionFlags(app, s.regions);
   AddBytes(app, "--memory_limit", s.memory_limit_bytes,
            "All requests together, e.g. 2GiB")
       ->group("Limits");
@@ -202,8 +248,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
               "those that it has; 0: never")
       ->group("Limits");
   AddDuration(app, "--header_time", s.header_time,
-              "Time for a new connection to begin to speak HTTP/2, and for an "
-              "Exchange to send its first message")
+              "Time for a new connection to begin to speak HTTP/2 or to ask "
+              "for a region, and for an Exchange to send its first message")
       ->group("Limits");
   AddDuration(app, "--stall_time", s.stall_time,
               "Time in which a message must arrive or be read, and a second "

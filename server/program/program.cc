@@ -180,7 +180,8 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   app.option_defaults()->always_capture_default();
   AddFlags(app, flags);
   try {
-    ParseFlags(app, argc, argv, {"--unix_socket"});
+    ParseFlags(app, argc, argv,
+               {"--unix_socket", "--region_socket", "--region_group"});
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kBadFlags;
   }

@@ -164,6 +164,9 @@ void SlabPool::Step() {
                        " bytes cannot be made for now: ", status.message()));
     }
     said_why_ = true;
+    // A smaller one may be possible.
+    wanted_.push_back(std::move(wanted_.front()));
+    wanted_.pop_front();
   }
   // After the last piece as well, so that the pause holds for the next slab.
   if (making_.slab != nullptr || !wanted_.empty() ||

@@ -22,6 +22,12 @@ constexpr const char* kPhaseNames[] = {"queue", "upload", "compute",
 constexpr const char* kRefusalNames[] = {
     "max_connections", "max_connections_per_client", "descriptors"};
 static_assert(std::size(kRefusalNames) == kRefusals);
+// By RegionRefusal.
+constexpr const char* kRegionRefusalNames[] = {
+    "request",         "user",   "connections",
+    "descriptors",     "memory", "limit_of_user",
+    "rate_of_imports", "device", "draining"};
+static_assert(std::size(kRegionRefusalNames) == kRegionRefusals);
 
 // 10 us to 50 s, three a decade.
 Histogram::BucketBoundaries Seconds() {
@@ -43,16 +49,25 @@ MetricFamily Gauge(const char* name, const char* help, double value) {
   return family;
 }
 
+// What has been counted elsewhere.
+MetricFamily Count(const char* name, const char* help, double value) {
+  MetricFamily family{name, help, MetricType::Counter, {}};
+  family.metric.emplace_back().counter.value = value;
+  return family;
+}
+
 }  // namespace
 
 Metrics::Metrics(std::vector<std::string> devices,
                  std::function<SchedulerStats()> stats,
                  std::function<UploadStats()> uploads,
-                 std::function<ConnectionStats()> connections)
+                 std::function<ConnectionStats()> connections,
+                 std::function<RegionStats()> regions)
     : devices_(std::move(devices)),
       stats_(std::move(stats)),
       uploads_(std::move(uploads)),
-      connections_(std::move(connections)) {
+      connections_(std::move(connections)),
+      regions_(std::move(regions)) {
   auto& calls =
       BuildCounter()
           .Name("attnd_requests_total")
@@ -141,6 +156,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
   std::vector<MetricFamily> families = registry_.Collect();
   AddGauges(families);
   AddConnections(families);
+  AddRegions(families);
   return families;
 }
 
@@ -165,13 +181,10 @@ void Metrics::AddGauges(std::vector<MetricFamily>& to) const {
                      uploads.reserved_bytes));
   to.push_back(Gauge("attnd_uploads_waiting",
                      "Request messages that wait to be read", uploads.waiting));
-  MetricFamily refused = Gauge("attnd_uploads_refused_total",
-                               "Calls refused before their message was read, "
-                               "or while it was, as there was no memory",
-                               uploads.refused);
-  refused.type = MetricType::Counter;
-  refused.metric[0].counter.value = refused.metric[0].gauge.value;
-  to.push_back(std::move(refused));
+  to.push_back(Count("attnd_uploads_refused_total",
+                     "Calls refused before their message was read, or while "
+                     "it was, as there was no memory",
+                     static_cast<double>(uploads.refused)));
   MetricFamily in_service{"attnd_device_in_service",
                           "1 while the device takes work, 0 after a fault",
                           MetricType::Gauge,
@@ -192,13 +205,9 @@ void Metrics::AddConnections(std::vector<MetricFamily>& to) const {
   const ConnectionStats stats = connections_();
   to.push_back(
       Gauge("attnd_connections", "Connections that are open", stats.open));
-  MetricFamily accepted{"attnd_accepted_connections_total",
-                        "Connections that were taken in",
-                        MetricType::Counter,
-                        {}};
-  accepted.metric.emplace_back().counter.value =
-      static_cast<double>(stats.accepted);
-  to.push_back(std::move(accepted));
+  to.push_back(Count("attnd_accepted_connections_total",
+                     "Connections that were taken in",
+                     static_cast<double>(stats.accepted)));
   MetricFamily refused{"attnd_refused_connections_total",
                        "Connections that were closed as they came, by why",
                        MetricType::Counter,
@@ -206,6 +215,41 @@ void Metrics::AddConnections(std::vector<MetricFamily>& to) const {
   for (int i = 0; i < kRefusals; ++i) {
     auto& metric = refused.metric.emplace_back();
     metric.label.push_back({"reason", kRefusalNames[i]});
+    metric.counter.value = static_cast<double>(stats.refused[i]);
+  }
+  to.push_back(std::move(refused));
+}
+
+void Metrics::AddRegions(std::vector<MetricFamily>& to) const {
+  const RegionStats stats = regions_();
+  to.push_back(Gauge("attnd_region_connections",
+                     "Connections to the region socket", stats.connections));
+  to.push_back(Gauge("attnd_region_leases",
+                     "Regions of host memory whose memory is not back yet",
+                     static_cast<double>(stats.leases)));
+  to.push_back(Gauge("attnd_region_leased_bytes",
+                     "Memory of attnd_region_leases",
+                     static_cast<double>(stats.leased_bytes)));
+  to.push_back(Gauge("attnd_region_free_bytes",
+                     "Host memory in regions that can be leased now",
+                     static_cast<double>(stats.free_bytes)));
+  to.push_back(Gauge("attnd_region_imports",
+                     "Regions of clients' memory on GPUs",
+                     static_cast<double>(stats.imports)));
+  to.push_back(Gauge("attnd_region_imported_bytes",
+                     "Memory of attnd_region_imports",
+                     static_cast<double>(stats.imported_bytes)));
+  to.push_back(Count("attnd_region_slabs_replaced_total",
+                     "Regions of host memory made for those given back",
+                     static_cast<double>(stats.replaced)));
+  MetricFamily refused{"attnd_region_refused_total",
+                       "Regions that somebody asked for and did not get, or "
+                       "lost as it broke the rules, by why",
+                       MetricType::Counter,
+                       {}};
+  for (int i = 0; i < kRegionRefusals; ++i) {
+    auto& metric = refused.metric.emplace_back();
+    metric.label.push_back({"reason", kRegionRefusalNames[i]});
     metric.counter.value = static_cast<double>(stats.refused[i]);
   }
   to.push_back(std::move(refused));

@@ -17,6 +17,7 @@
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 #include "server/net/connection_table.h"
+#include "server/region/region_stats.h"
 #include "server/scheduling/scheduler.h"
 #include "server/work/work.h"
 
@@ -42,7 +43,8 @@ class Metrics : public prometheus::Collectable {
       std::vector<std::string> devices, std::function<SchedulerStats()> stats,
       std::function<UploadStats()> uploads = [] { return UploadStats(); },
       std::function<ConnectionStats()> connections =
-          [] { return ConnectionStats(); });
+          [] { return ConnectionStats(); },
+      std::function<RegionStats()> regions = [] { return RegionStats(); });
 
   // A call has ended, and this is the code that its client got.
   void CallEnded(Method method, absl::StatusCode code, absl::Duration total,
@@ -68,11 +70,13 @@ class Metrics : public prometheus::Collectable {
 
   void AddGauges(std::vector<prometheus::MetricFamily>& to) const;
   void AddConnections(std::vector<prometheus::MetricFamily>& to) const;
+  void AddRegions(std::vector<prometheus::MetricFamily>& to) const;
 
   const std::vector<std::string> devices_;
   const std::function<SchedulerStats()> stats_;
   const std::function<UploadStats()> uploads_;
   const std::function<ConnectionStats()> connections_;
+  const std::function<RegionStats()> regions_;
   prometheus::Registry registry_;
   std::array<PerMethod, kMethods> methods_;
   prometheus::Histogram* batch_requests_;

@@ -36,6 +36,11 @@ TEST(Descriptors, LeaveRoomForWhatIsNoConnection) {
   EXPECT_EQ(Within(100 + 100 - most, options), 100);
   options.metrics_port = 0;
   EXPECT_EQ(Within(100 + kMaxMetricsConnections, options), most);
+  options.regions.socket = "/run/attnd/region";
+  options.regions.memory_bytes = int64_t{1} << 30;
+  EXPECT_EQ(Within(100 + kMaxMetricsConnections + options.regions.Descriptors(),
+                   options),
+            most);
 }
 
 TEST(Descriptors, MustAllowAConnection) {

@@ -104,5 +104,33 @@ TEST(Metrics, CountsConnections) {
   EXPECT_THAT(text, refused("descriptors", 4));
 }
 
+TEST(Metrics, CountsRegions) {
+  RegionStats regions;
+  Metrics metrics(
+      {"cpu:0"}, [] { return SchedulerStats(); }, [] { return UploadStats(); },
+      [] { return ConnectionStats(); }, [&regions] { return regions; });
+  regions.leases = 1;
+  regions.leased_bytes = 2;
+  regions.imports = 3;
+  regions.imported_bytes = 4;
+  regions.free_bytes = 5;
+  regions.replaced = 6;
+  regions.connections = 7;
+  regions.refused[static_cast<int>(RegionRefusal::kMemory)] = 8;
+  regions.refused[static_cast<int>(RegionRefusal::kDraining)] = 9;
+  const std::string text = Text(metrics);
+  EXPECT_THAT(text, HasSubstr("\nattnd_region_leases 1\n"));
+  EXPECT_THAT(text, HasSubstr("\nattnd_region_leased_bytes 2\n"));
+  EXPECT_THAT(text, HasSubstr("\nattnd_region_imports 3\n"));
+  EXPECT_THAT(text, HasSubstr("\nattnd_region_imported_bytes 4\n"));
+  EXPECT_THAT(text, HasSubstr("\nattnd_region_free_bytes 5\n"));
+  EXPECT_THAT(text, HasSubstr("\nattnd_region_slabs_replaced_total 6\n"));
+  EXPECT_THAT(text, HasSubstr("\nattnd_region_connections 7\n"));
+  EXPECT_THAT(text,
+              HasSubstr("\nattnd_region_refused_total{reason=\"memory\"} 8\n"));
+  EXPECT_THAT(
+      text, HasSubstr("\nattnd_region_refused_total{reason=\"draining\"} 9\n"));
+}
+
 }  // namespace
 }  // namespace attnd::server

@@ -120,6 +120,21 @@ TEST(ServerOptions, AUnixSocketAloneIsEnough) {
             "");
 }
 
+TEST(ServerOptions, RegionsHaveASocketOfTheirOwn) {
+  EXPECT_EQ(Refusal([](auto& o) {
+              o.unix_socket = "/tmp/attnd.sock";
+              o.regions.socket = "/tmp/attnd.region";
+            }),
+            "");
+  EXPECT_THAT(Refusal([](auto& o) {
+                o.unix_socket = "/tmp/attnd.sock";
+                o.regions.socket = "/tmp/attnd.sock";
+              }),
+              StartsWith("--region_socket:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.regions.slab_bytes = 1; }),
+              StartsWith("--region_slab:"));
+}
+
 TEST(ServerOptions, ConnectionsMayBeIdleForEver) {
   EXPECT_EQ(Refusal([](auto& o) { o.idle_timeout = absl::ZeroDuration(); }),
             "");
