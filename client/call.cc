@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/random/random.h"
-#include "absl/strings/str_cat.h"
 
 namespace attnd::client {
 
@@ -94,9 +93,11 @@ std::function<void()> Call::BeginTransfer() {
 }
 
 void Call::FinishAttempt(Transport::Result result) {
-  if (!result.ok()) return FailAttempt(result.status());
-  // What refused the Exchange understands the call: it lacks that alone.
-  if (spec_.make_unary && spec_.lacks_exchange) spec_.lacks_exchange();
+  if (!result.ok()) {
+    if (MayFallBack(result.status())) return FallBack(result.status());
+    return FailAttempt(result.status());
+  }
+  Learn();
   const absl::Status status = spec_.decode((*result)->fragments());
   result->reset();
   Finish(status);
@@ -107,34 +108,41 @@ void Call::FinishTransfer(const TransferResult& result) {
     MutexLock lock(mutex_);
     streams_ = result.streams;
   }
-  if (result.status.ok()) return Finish(result.status);
-  if (absl::IsUnimplemented(result.status) && !result.admitted &&
-      spec_.make_unary) {
+  if (result.status.ok()) {
+    Learn();
+    return Finish(result.status);
+  }
+  if (!result.admitted && MayFallBack(result.status)) {
     return FallBack(result.status);
   }
   FailAttempt(result.status);
 }
 
+bool Call::MayFallBack(const absl::Status& status) const {
+  return spec_.fall_back != nullptr &&
+         (absl::IsUnimplemented(status) || absl::IsNotFound(status));
+}
+
 void Call::FallBack(const absl::Status& refusal) {
-  absl::StatusOr<std::vector<wire::Piece>> pieces = spec_.make_unary();
+  const absl::Status status = spec_.fall_back(refusal, spec_);
   bool cancelled = false;
   {
     MutexLock lock(mutex_);
     cancel_attempt_ = nullptr;
     cancelled = cancelled_;
-    refused_ = 1;
-    streams_ = 1;
+    if (status.ok()) {
+      ++refused_;
+      streams_ = 1;
+    }
   }
   if (cancelled) return Finish(absl::CancelledError("cancelled by the caller"));
-  if (!pieces.ok()) {
-    return Finish(absl::UnimplementedError(
-        absl::StrCat("the server lacks Exchange (", refusal.message(),
-                     "), and the call is too large for one message: ",
-                     pieces.status().message())));
-  }
-  spec_.exchange.reset();
-  spec_.pieces = *std::move(pieces);
+  if (!status.ok()) return Finish(status);
   BeginAttempt();
+}
+
+void Call::Learn() {
+  // What refused something understands the call: it lacks that alone.
+  if (spec_.learn) spec_.learn();
 }
 
 void Call::FailAttempt(const absl::Status& status) {
@@ -168,8 +176,11 @@ void Call::EndBackoff() {
 
 void Call::Finish(const absl::Status& status) {
   CallStats stats;
-  stats.transport = spec_.exchange != nullptr ? TransportKind::kStream
-                                              : TransportKind::kUnary;
+  if (spec_.exchange != nullptr) {
+    stats.transport = TransportKind::kStream;
+  } else if (spec_.by_reference) {
+    stats.transport = TransportKind::kRegion;
+  }
   {
     MutexLock lock(mutex_);
     state_ = State::kDone;

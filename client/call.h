@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "attnd/client.h"
+#include "attnd/region.h"
 #include "base/mutex.h"
 #include "client/executor.h"
 #include "client/retry.h"
@@ -50,11 +51,20 @@ struct CallSpec {
 
   // Not null: the call travels as an Exchange, by this.
   std::unique_ptr<TransferSpec> exchange;
-  // Makes `pieces` for a server that lacks Exchange; its status becomes the
-  // call's. Null: such a server's refusal does.
-  absl::AnyInvocable<absl::StatusOr<std::vector<wire::Piece>>()> make_unary;
-  // Runs on the executor when the server answered so, and so lacks it.
-  absl::AnyInvocable<void()> lacks_exchange;
+  // Whether any tensor goes by reference.
+  bool by_reference = false;
+  // Those in which the call's tensors lie.
+  std::vector<std::shared_ptr<Region>> regions;
+
+  // When the server has refused, before it had a tensor, something that it does
+  // not know, by UNIMPLEMENTED or NOT_FOUND: makes of this another call that
+  // does without. What it returns, if not OK, becomes the call's status. Null:
+  // the refusal does. Runs on the executor.
+  absl::AnyInvocable<absl::Status(const absl::Status& refusal, CallSpec& spec)>
+      fall_back;
+  // Runs on the executor once such another call has been answered: so that is
+  // all that the server did not know.
+  absl::AnyInvocable<void()> learn;
 
   absl::Time deadline = absl::InfiniteFuture();
   // Runs on the executor, once, when nothing refers to the caller's memory any
@@ -83,8 +93,11 @@ class Call : public std::enable_shared_from_this<Call> {
   std::function<void()> BeginTransfer();
   void FinishAttempt(Transport::Result result);
   void FinishTransfer(const TransferResult& result);
-  // Goes on as a unary call.
+  // Whether to go on without what the server has refused, which then had no
+  // tensor yet.
+  bool MayFallBack(const absl::Status& status) const;
   void FallBack(const absl::Status& refusal);
+  void Learn();
   void FailAttempt(const absl::Status& status);
   void EndBackoff();
   void Finish(const absl::Status& status);
@@ -96,7 +109,7 @@ class Call : public std::enable_shared_from_this<Call> {
   State state_ ABSL_GUARDED_BY(mutex_) = State::kAttempt;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   int begun_ ABSL_GUARDED_BY(mutex_) = 0;  // attempts, and the next:
-  // The one that found out that the server lacks Exchange.
+  // Those that found out that the server lacks something.
   int refused_ ABSL_GUARDED_BY(mutex_) = 0;
   int streams_ ABSL_GUARDED_BY(mutex_) = 1;
   std::function<void()> cancel_attempt_ ABSL_GUARDED_BY(mutex_);

@@ -11,7 +11,7 @@ namespace {
 constexpr char kGetServerInfo[] = "/attn.v1.AttentionService/GetServerInfo";
 constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
-// How long a server counts as one without Exchange.
+// How long a server counts as one without Exchange, or regions.
 constexpr absl::Duration kRememberLack = absl::Minutes(1);
 
 void FillStats(const CallStats& stats, absl::Duration total, Report& report) {
@@ -87,16 +87,29 @@ absl::Status CoreClient::RunSmall(
 
 absl::Status CoreClient::PrepareCall(Prepare prepare, Report& report,
                                      CallSpec& spec) {
-  Route route = {options_.max_message_bytes, options_.connections};
+  Route route;
+  route.max_message_bytes = options_.max_message_bytes;
+  route.connections = options_.connections;
+  route.regions = regions_.Snapshot();
+  route.learn = [this](const Lesson& lesson) { Learn(lesson); };
   {
     MutexLock lock(mutex_);
-    route.lacks_exchange = executor_->Now() < lacks_exchange_until_;
+    const absl::Time now = executor_->Now();
+    route.lacks_exchange = now < lacks_exchange_until_;
+    if (now < lacks_regions_until_) route.region_refusal = lacks_regions_;
   }
-  spec.lacks_exchange = [this] {
-    MutexLock lock(mutex_);
-    lacks_exchange_until_ = executor_->Now() + kRememberLack;
-  };
   return prepare(route, report, spec);
+}
+
+void CoreClient::Learn(const Lesson& lesson) {
+  regions_.Refuse(lesson.unknown, lesson.refusal);
+  MutexLock lock(mutex_);
+  const absl::Time until = executor_->Now() + kRememberLack;
+  if (lesson.lacks_exchange) lacks_exchange_until_ = until;
+  if (lesson.lacks_regions) {
+    lacks_regions_until_ = until;
+    lacks_regions_ = lesson.refusal;
+  }
 }
 
 absl::StatusOr<Report> CoreClient::RunTensors(Prepare prepare,
@@ -184,8 +197,13 @@ std::function<void()> CoreClient::BackwardAsync(const BackwardCall& call,
       options, std::move(done));
 }
 
-void CoreClient::AddRegion(std::shared_ptr<Region>) {}
-void CoreClient::RemoveRegion(const std::shared_ptr<Region>&) {}
+void CoreClient::AddRegion(std::shared_ptr<Region> region) {
+  regions_.Add(std::move(region));
+}
+
+void CoreClient::RemoveRegion(const std::shared_ptr<Region>& region) {
+  regions_.Remove(region);
+}
 
 absl::StatusOr<ServerInfo> CoreClient::GetServerInfo(
     const CallOptions& options) {

@@ -15,6 +15,7 @@
 #include "client/executor.h"
 #include "client/messages.h"
 #include "client/prepare.h"
+#include "client/region_table.h"
 #include "client/retry.h"
 #include "client/transport.h"
 
@@ -61,6 +62,7 @@ class CoreClient final : public Client {
   std::function<void()> StartTensors(Prepare prepare,
                                      const CallOptions& options, Callback done);
   absl::Status PrepareCall(Prepare prepare, Report& report, CallSpec& spec);
+  void Learn(const Lesson& lesson);
   CallContext Context(Executor& executor, bool waits);
   void EndCall();
 
@@ -70,10 +72,14 @@ class CoreClient final : public Client {
   Mutex mutex_;
   Condition idle_;
   int64_t calls_ ABSL_GUARDED_BY(mutex_) = 0;  // not yet done
-  // Until then the server counts as one without Exchange, on the executor's
-  // clock: another may have taken its place.
+  // Until then the server counts as one without Exchange, or regions, on the
+  // executor's clock: another may have taken its place.
   absl::Time lacks_exchange_until_ ABSL_GUARDED_BY(mutex_) =
       absl::InfinitePast();
+  absl::Time lacks_regions_until_ ABSL_GUARDED_BY(mutex_) =
+      absl::InfinitePast();
+  std::string lacks_regions_ ABSL_GUARDED_BY(mutex_);  // what it said
+  RegionTable regions_;
 
   // The executor's threads end before the transport that they use.
   const std::unique_ptr<Transport> transport_;

@@ -80,6 +80,26 @@ absl::Status CheckOutput(const v1::Tensor& from, const Output& output) {
   return absl::OkStatus();
 }
 
+// That it is in the region that was asked for, if any was.
+absl::Status CheckPlace(const v1::Tensor& from, const Output& output) {
+  const std::string field = absl::StrCat(output.name, ".region");
+  if (output.place.region == nullptr) {
+    if (!from.has_region()) return absl::OkStatus();
+    return BadResponse(field, "is in a region, not as asked for");
+  }
+  if (!from.has_region()) {
+    return BadResponse(field, "is in no region, where it was asked for");
+  }
+  if (from.region().region() != output.place.region->id()) {
+    return BadResponse(field, "is in another region than asked for");
+  }
+  if (from.region().offset() != output.place.offset) {
+    return BadResponse(field, absl::StrCat("is at ", from.region().offset(),
+                                           ", not at ", output.place.offset));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CopyOutput(absl::Span<const absl::string_view> pieces,
                         const Output& output) {
   const Tensor& to = output.tensor;
@@ -118,7 +138,9 @@ absl::Status TakeOutputs(Response& response,
                                           ? "is not streamed, as asked for"
                                           : "is streamed, not as asked for");
     }
-    if (output.streamed) continue;
+    status = CheckPlace(tensor, output);
+    if (!status.ok()) return status;
+    if (output.streamed || output.place.region != nullptr) continue;
     const absl::string_view nested = tensor.data();
     absl::Span<const absl::string_view> pieces(&nested, 1);
     for (const wire::TensorData& entry : data) {
@@ -159,25 +181,44 @@ absl::Status DecodeExchange(Fragments fragments,
   return TakeOutputs(*(message.*get)(), {}, outputs, report);
 }
 
+// `request_field`: what asks for it.
 void AddIfWanted(int field, const char* name, const Tensor& tensor,
+                 int request_field, const Placement& placement,
                  std::vector<Output>& outputs) {
-  if (!tensor.shape.empty()) outputs.push_back({field, name, tensor, false, 0});
+  if (tensor.shape.empty()) return;
+  Output& output = outputs.emplace_back();
+  output.field = field;
+  output.name = name;
+  output.tensor = tensor;
+  const RegionPlace* place = placement.Find(request_field);
+  if (place != nullptr) output.place = *place;
 }
 
 }  // namespace
 
-std::vector<Output> Outputs(const ForwardCall& call) {
+std::vector<Output> Outputs(const ForwardCall& call,
+                            const Placement& placement) {
+  using Request = v1::ForwardRequest;
+  using Response = v1::ForwardResponse;
   std::vector<Output> outputs;
-  AddIfWanted(v1::ForwardResponse::kOFieldNumber, "o", call.o, outputs);
-  AddIfWanted(v1::ForwardResponse::kLseFieldNumber, "lse", call.lse, outputs);
+  AddIfWanted(Response::kOFieldNumber, "o", call.o, Request::kOFieldNumber,
+              placement, outputs);
+  AddIfWanted(Response::kLseFieldNumber, "lse", call.lse,
+              Request::kLseFieldNumber, placement, outputs);
   return outputs;
 }
 
-std::vector<Output> Outputs(const BackwardCall& call) {
+std::vector<Output> Outputs(const BackwardCall& call,
+                            const Placement& placement) {
+  using Request = v1::BackwardRequest;
+  using Response = v1::BackwardResponse;
   std::vector<Output> outputs;
-  AddIfWanted(v1::BackwardResponse::kDqFieldNumber, "dq", call.dq, outputs);
-  AddIfWanted(v1::BackwardResponse::kDkFieldNumber, "dk", call.dk, outputs);
-  AddIfWanted(v1::BackwardResponse::kDvFieldNumber, "dv", call.dv, outputs);
+  AddIfWanted(Response::kDqFieldNumber, "dq", call.dq, Request::kDqFieldNumber,
+              placement, outputs);
+  AddIfWanted(Response::kDkFieldNumber, "dk", call.dk, Request::kDkFieldNumber,
+              placement, outputs);
+  AddIfWanted(Response::kDvFieldNumber, "dv", call.dv, Request::kDvFieldNumber,
+              placement, outputs);
   return outputs;
 }
 
@@ -229,6 +270,7 @@ absl::Status DecodeServerInfo(Fragments fragments, ServerInfo& info) {
   info.max_request_sequences = from.limits().max_request_sequences();
   info.max_transfer_streams = from.limits().max_transfer_streams();
   info.preferred_chunk_bytes = from.preferred_chunk_bytes();
+  info.region_bytes = from.limits().region_bytes();
   return absl::OkStatus();
 }
 

@@ -3,10 +3,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
+#include "client/call_tensors.h"
 #include "client/check_enum.h"
 #include "client/messages.h"
 #include "client/request_writer.h"
-#include "client/tensor_size.h"
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "proto/wire/message_arena.h"
@@ -65,7 +65,7 @@ absl::Status CheckEnums(const Attention& attention, Algorithm algorithm,
   status.Update(
       CheckEnum("options.algorithm", algorithm, Algorithm::kFlashAttention2));
   status.Update(CheckEnum("options.transport", options.transport,
-                          TransportKind::kStream));
+                          TransportKind::kRegion));
   status.Update(
       CheckEnum("options.priority", options.priority, Priority::kHigh));
   return status;
@@ -100,36 +100,17 @@ void FillOptions(Algorithm algorithm, bool deterministic,
 
 void Fill(const ForwardCall& call, const CallOptions& options,
           v1::ForwardRequest& request, RequestWriter& writer) {
-  using Request = v1::ForwardRequest;
   FillAttention(call.attention, *request.mutable_attention());
   FillOptions(call.algorithm, false, options, *request.mutable_options());
-  writer.Input(Request::kQFieldNumber, call.q);
-  writer.Input(Request::kKFieldNumber, call.k);
-  writer.Input(Request::kVFieldNumber, call.v);
-  writer.Input(Request::kBiasFieldNumber, call.bias);
-  writer.Wanted(Request::kOFieldNumber, call.o, OutputShape(call.q, call.v));
-  writer.Wanted(Request::kLseFieldNumber, call.lse,
-                LseShape(call.q, call.attention.layout));
+  VisitTensors(call, writer);
 }
 
 void Fill(const BackwardCall& call, const CallOptions& options,
           v1::BackwardRequest& request, RequestWriter& writer) {
-  using Request = v1::BackwardRequest;
   FillAttention(call.attention, *request.mutable_attention());
   FillOptions(call.algorithm, call.deterministic, options,
               *request.mutable_options());
-  writer.Input(Request::kQFieldNumber, call.q);
-  writer.Input(Request::kKFieldNumber, call.k);
-  writer.Input(Request::kVFieldNumber, call.v);
-  writer.Input(Request::kBiasFieldNumber, call.bias);
-  writer.Input(Request::kDOFieldNumber, call.d_o);
-  writer.Input(Request::kLseFieldNumber, call.lse);
-  writer.Input(Request::kOFieldNumber, call.o);
-  writer.Input(Request::kDeltaFieldNumber, call.delta);
-  writer.Input(Request::kDLseFieldNumber, call.d_lse);
-  writer.Wanted(Request::kDqFieldNumber, call.dq, call.q.shape);
-  writer.Wanted(Request::kDkFieldNumber, call.dk, call.k.shape);
-  writer.Wanted(Request::kDvFieldNumber, call.dv, call.v.shape);
+  VisitTensors(call, writer);
 }
 
 int64_t TotalBytes(const Pieces& pieces) {
@@ -148,14 +129,15 @@ absl::Status TooLarge(absl::string_view what, int64_t bytes, int64_t limit,
 
 template <typename Request, typename Call>
 absl::StatusOr<Pieces> EncodeUnary(const Call& call, const CallOptions& options,
-                                   int64_t max_message_bytes) {
+                                   int64_t max_message_bytes,
+                                   const Placement& placement) {
   if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
       !known.ok()) {
     return known;
   }
   wire::MessageArena arena;
   auto& request = arena.New<Request>();
-  UnaryWriter writer(request, max_message_bytes);
+  UnaryWriter writer(request, placement, max_message_bytes);
   Fill(call, options, request, writer);
   if (!writer.status().ok()) return writer.status();
   absl::StatusOr<Pieces> pieces = wire::Encode(request, writer.data());
@@ -170,7 +152,7 @@ absl::StatusOr<Pieces> EncodeUnary(const Call& call, const CallOptions& options,
 template <typename Request, typename Call>
 absl::StatusOr<ExchangeParts> EncodeExchange(
     const Call& call, const CallOptions& options, const ExchangeWishes& wishes,
-    Request* (v1::ExchangeHeader::*part)()) {
+    const Placement& placement, Request* (v1::ExchangeHeader::*part)()) {
   if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
       !known.ok()) {
     return known;
@@ -181,7 +163,7 @@ absl::StatusOr<ExchangeParts> EncodeExchange(
   header.set_streams(wishes.streams);
   header.set_chunk_bytes(wishes.chunk_bytes);
   Request& request = *(header.*part)();
-  ExchangeWriter writer(request);
+  ExchangeWriter writer(request, placement);
   Fill(call, options, request, writer);
   if (!writer.status().ok()) return writer.status();
 
@@ -194,7 +176,7 @@ absl::StatusOr<ExchangeParts> EncodeExchange(
     return TooLarge("header", total, wire::kMaxHeaderBytes, "a header");
   }
   parts.inputs = std::move(writer.inputs());
-  parts.outputs = Outputs(call);
+  parts.outputs = Outputs(call, placement);
   for (size_t i = 0; i < parts.outputs.size(); ++i) {
     parts.outputs[i].streamed = writer.outputs()[i].streamed;
     parts.outputs[i].bytes = writer.outputs()[i].bytes;
@@ -206,27 +188,31 @@ absl::StatusOr<ExchangeParts> EncodeExchange(
 
 absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
                                      const CallOptions& options,
-                                     int64_t max_message_bytes) {
-  return EncodeUnary<v1::ForwardRequest>(call, options, max_message_bytes);
+                                     int64_t max_message_bytes,
+                                     const Placement& placement) {
+  return EncodeUnary<v1::ForwardRequest>(call, options, max_message_bytes,
+                                         placement);
 }
 
 absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
                                       const CallOptions& options,
-                                      int64_t max_message_bytes) {
-  return EncodeUnary<v1::BackwardRequest>(call, options, max_message_bytes);
+                                      int64_t max_message_bytes,
+                                      const Placement& placement) {
+  return EncodeUnary<v1::BackwardRequest>(call, options, max_message_bytes,
+                                          placement);
 }
 
 absl::StatusOr<ExchangeParts> EncodeForwardExchange(
     const ForwardCall& call, const CallOptions& options,
-    const ExchangeWishes& wishes) {
-  return EncodeExchange(call, options, wishes,
+    const ExchangeWishes& wishes, const Placement& placement) {
+  return EncodeExchange(call, options, wishes, placement,
                         &v1::ExchangeHeader::mutable_forward);
 }
 
 absl::StatusOr<ExchangeParts> EncodeBackwardExchange(
     const BackwardCall& call, const CallOptions& options,
-    const ExchangeWishes& wishes) {
-  return EncodeExchange(call, options, wishes,
+    const ExchangeWishes& wishes, const Placement& placement) {
+  return EncodeExchange(call, options, wishes, placement,
                         &v1::ExchangeHeader::mutable_backward);
 }
 

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "attnd/client.h"
+#include "client/placement.h"
 #include "proto/wire/codec.h"
 
 namespace attnd::client {
@@ -20,17 +21,20 @@ namespace attnd::client {
 using Pieces = std::vector<wire::Piece>;
 using Fragments = absl::Span<const absl::string_view>;
 
-// The request's header, and pieces that borrow the call's input tensors.
+// The request's header, and pieces that borrow the call's input tensors, but
+// for those that `placement` has go by reference, and count for no limit.
 // INVALID_ARGUMENT naming the field: a tensor without memory, a shape that is
 // negative or overflows, an output that is not shaped as the inputs make it, a
 // request or a response over `max_message_bytes`. What only the server can
 // judge is left to it.
 absl::StatusOr<Pieces> EncodeForward(const ForwardCall& call,
                                      const CallOptions& options,
-                                     int64_t max_message_bytes);
+                                     int64_t max_message_bytes,
+                                     const Placement& placement = {});
 absl::StatusOr<Pieces> EncodeBackward(const BackwardCall& call,
                                       const CallOptions& options,
-                                      int64_t max_message_bytes);
+                                      int64_t max_message_bytes,
+                                      const Placement& placement = {});
 
 // An output as the caller wants it: where a response's tensor field goes.
 struct Output {
@@ -40,9 +44,13 @@ struct Output {
   // In an Exchange: in chunks, `bytes` in all, instead of in the response.
   bool streamed = false;
   int64_t bytes = 0;
+  // In a region, instead of in the response.
+  RegionPlace place;
 };
-std::vector<Output> Outputs(const ForwardCall& call);
-std::vector<Output> Outputs(const BackwardCall& call);
+std::vector<Output> Outputs(const ForwardCall& call,
+                            const Placement& placement = {});
+std::vector<Output> Outputs(const BackwardCall& call,
+                            const Placement& placement = {});
 
 // An input that travels in chunks, in the caller's memory.
 struct StreamedInput {
@@ -74,14 +82,15 @@ inline constexpr int64_t kInlineMessageBytes = int64_t{512} << 10;
 // has a limit, wire::kMaxHeaderBytes.
 absl::StatusOr<ExchangeParts> EncodeForwardExchange(
     const ForwardCall& call, const CallOptions& options,
-    const ExchangeWishes& wishes);
+    const ExchangeWishes& wishes, const Placement& placement = {});
 absl::StatusOr<ExchangeParts> EncodeBackwardExchange(
     const BackwardCall& call, const CallOptions& options,
-    const ExchangeWishes& wishes);
+    const ExchangeWishes& wishes, const Placement& placement = {});
 
 // Copies the outputs of a ForwardResponse or a BackwardResponse. INTERNAL
 // naming the field, with nothing said about what is already written, when it is
-// garbled or lacks an output or has one of another type, shape or size.
+// garbled or lacks an output or has one of another type, shape or size, or in
+// another place. What is in a region is there already.
 absl::Status DecodeForward(Fragments fragments,
                            absl::Span<const Output> outputs, Report& report);
 absl::Status DecodeBackward(Fragments fragments,

@@ -1,20 +1,28 @@
 #include "client/prepare.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/numeric/bits.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "attn/v1/attention.pb.h"
 #include "client/messages.h"
-#include "client/tensor_size.h"
+#include "client/placement.h"
+#include "google/protobuf/descriptor.h"
 #include "proto/wire/chunk_grid.h"
+#include "proto/wire/status.h"
 
 namespace attnd::client {
 namespace {
 
 struct ForwardMethod {
+  using Request = ::attn::v1::ForwardRequest;
   static constexpr char kPath[] = "/attn.v1.AttentionService/Forward";
   static constexpr auto Encode = EncodeForward;
   static constexpr auto Decode = DecodeForward;
@@ -22,6 +30,7 @@ struct ForwardMethod {
   static constexpr auto DecodeExchange = DecodeForwardExchange;
 };
 struct BackwardMethod {
+  using Request = ::attn::v1::BackwardRequest;
   static constexpr char kPath[] = "/attn.v1.AttentionService/Backward";
   static constexpr auto Encode = EncodeBackward;
   static constexpr auto Decode = DecodeBackward;
@@ -29,41 +38,27 @@ struct BackwardMethod {
   static constexpr auto DecodeExchange = DecodeBackwardExchange;
 };
 
-// Adds up bytes, of tensors that may be no tensors: encoding says so.
-class Sum {
- public:
-  template <typename T>
-  void Add(const T& tensor) {
-    if (tensor.shape.empty()) return;
-    const int64_t bytes =
-        TensorBytes("", tensor.dtype, tensor.shape).value_or(0);
-    total_ = bytes > kMost - total_ ? kMost : total_ + bytes;
-  }
-  int64_t total() const { return total_; }
-
- private:
-  static constexpr int64_t kMost = int64_t{1} << 62;
-  int64_t total_ = 0;
-};
-
-// Of inputs and outputs.
-int64_t TotalBytes(const ForwardCall& call) {
-  Sum sum;
-  for (const ConstTensor* t : {&call.q, &call.k, &call.v, &call.bias}) {
-    sum.Add(*t);
-  }
-  for (const Tensor* t : {&call.o, &call.lse}) sum.Add(*t);
-  return sum.total();
+std::string UnknownRegion(const absl::Status& refusal) {
+  return absl::StrCat("the server does not know its region (",
+                      refusal.message(), ")");
 }
 
-int64_t TotalBytes(const BackwardCall& call) {
-  Sum sum;
-  for (const ConstTensor* t : {&call.q, &call.k, &call.v, &call.bias, &call.d_o,
-                               &call.lse, &call.o, &call.delta, &call.d_lse}) {
-    sum.Add(*t);
-  }
-  for (const Tensor* t : {&call.dq, &call.dk, &call.dv}) sum.Add(*t);
-  return sum.total();
+std::string LacksRegions(const absl::Status& refusal) {
+  return absl::StrCat("the server lacks regions (", refusal.message(), ")");
+}
+
+// Of a call for which there is no other way.
+absl::Status WithHint(const absl::Status& refusal) {
+  absl::Status status(
+      refusal.code(),
+      absl::StrCat(refusal.message(),
+                   " (tensors in a GPU's region cannot be sent by their bytes "
+                   "instead; is it the server of the region's socket?)"));
+  refusal.ForEachPayload(
+      [&status](absl::string_view url, const absl::Cord& payload) {
+        status.SetPayload(url, payload);
+      });
+  return status;
 }
 
 ExchangeWishes WishesFor(int64_t bytes, const Route& route) {
@@ -81,40 +76,155 @@ ExchangeWishes WishesFor(int64_t bytes, const Route& route) {
 }
 
 template <typename Method, typename TensorCall>
+class Preparation {
+ public:
+  Preparation(const TensorCall& call, const CallOptions& options,
+              const Route& route, Report& report)
+      : call_(call), options_(options), route_(route), report_(report) {}
+
+  absl::Status Begin(CallSpec& spec) {
+    // The call keeps the regions that it needs, and no others.
+    absl::StatusOr<Placement> placement = Place(
+        call_,
+        {std::move(route_.regions), options_.transport, route_.region_refusal});
+    if (!placement.ok()) return placement.status();
+    placement_ = *std::move(placement);
+    spec.method = Method::kPath;
+    spec.regions = placement_.regions;
+    return Fill(spec);
+  }
+
+  // Whether there is another way, should the server refuse this one.
+  bool CanFallBack(const CallSpec& spec) const {
+    return is_auto() && (spec.exchange != nullptr || spec.by_reference);
+  }
+
+  // CallSpec::fall_back.
+  absl::Status FallBack(const absl::Status& refusal, CallSpec& spec) {
+    if (auto regions = placement_.Used(/*on_device=*/false); !regions.empty()) {
+      return DoWithout(std::move(regions), refusal, spec);
+    }
+    if (spec.exchange != nullptr && absl::IsUnimplemented(refusal)) {
+      lesson_.lacks_exchange = true;
+      LearnThat(spec);
+      spec.exchange.reset();
+      const absl::Status status = FillUnary(spec);
+      if (status.ok()) return status;
+      return absl::UnimplementedError(absl::StrCat(
+          "the server lacks Exchange (", refusal.message(),
+          "), and the call is too large for one message: ", status.message()));
+    }
+    if (!placement_.places.empty()) return WithHint(refusal);
+    return refusal;
+  }
+
+ private:
+  bool is_auto() const { return options_.transport == TransportKind::kAuto; }
+
+  // By `placement_`.
+  absl::Status Fill(CallSpec& spec) {
+    report_.fallback = placement_.fallback;
+    spec.by_reference = !placement_.places.empty();
+    spec.exchange.reset();
+    if (options_.transport != TransportKind::kStream &&
+        (!is_auto() || placement_.sent_bytes < kStreamFromBytes ||
+         route_.lacks_exchange)) {
+      const absl::Status status = FillUnary(spec);
+      if (status.ok() || !is_auto()) return status;
+      // Too large for a message, perhaps.
+    }
+    return FillExchange(spec);
+  }
+
+  absl::Status FillUnary(CallSpec& spec) {
+    absl::StatusOr<Pieces> pieces =
+        Method::Encode(call_, options_, route_.max_message_bytes, placement_);
+    if (!pieces.ok()) return pieces.status();
+    spec.pieces = *std::move(pieces);
+    spec.decode = [outputs = Outputs(call_, placement_),
+                   &report = report_](Fragments fragments) {
+      return Method::Decode(fragments, outputs, report);
+    };
+    return absl::OkStatus();
+  }
+
+  absl::Status FillExchange(CallSpec& spec) {
+    absl::StatusOr<ExchangeParts> parts = Method::EncodeExchange(
+        call_, options_, WishesFor(placement_.sent_bytes, route_), placement_);
+    if (!parts.ok()) return parts.status();
+    spec.pieces.clear();
+    spec.exchange = std::make_unique<TransferSpec>();
+    spec.exchange->parts = *std::move(parts);
+    spec.exchange->decode = [outputs = spec.exchange->parts.outputs,
+                             &report = report_](Fragments fragments) {
+      return Method::DecodeExchange(fragments, outputs, report);
+    };
+    return absl::OkStatus();
+  }
+
+  // Sends the bytes of what lies in `regions`, all of the host's.
+  absl::Status DoWithout(std::vector<std::shared_ptr<Region>> regions,
+                         const absl::Status& refusal, CallSpec& spec) {
+    if (absl::IsNotFound(refusal)) {
+      lesson_.refusal = UnknownRegion(refusal);
+      lesson_.unknown = Named(refusal, std::move(regions));
+    } else {
+      lesson_.refusal = LacksRegions(refusal);
+      lesson_.lacks_regions = true;
+    }
+    LearnThat(spec);
+    placement_.SendThoseOnHost(*Method::Request::descriptor(), lesson_.refusal);
+    return Fill(spec);
+  }
+
+  // Those of `regions` that the refusal names by a tensor that lies there; all
+  // where it names none.
+  std::vector<std::shared_ptr<Region>> Named(
+      const absl::Status& refusal,
+      std::vector<std::shared_ptr<Region>> regions) const {
+    const auto& type = *Method::Request::descriptor();
+    std::vector<std::shared_ptr<Region>> named;
+    for (const wire::FieldViolation& violation :
+         wire::FieldViolations(refusal)) {
+      for (const absl::string_view part :
+           absl::StrSplit(violation.field, '.')) {
+        const auto* field = type.FindFieldByName(std::string(part));
+        const RegionPlace* place =
+            field == nullptr ? nullptr : placement_.Find(field->number());
+        if (place != nullptr && !place->region->on_device()) {
+          named.push_back(place->region);
+        }
+      }
+    }
+    return named.empty() ? regions : named;
+  }
+
+  void LearnThat(CallSpec& spec) const {
+    if (!route_.learn) return;
+    spec.learn = [learn = route_.learn, lesson = lesson_] { learn(lesson); };
+  }
+
+  const TensorCall call_;
+  const CallOptions options_;
+  Route route_;
+  Report& report_;
+  Placement placement_;
+  Lesson lesson_;
+};
+
+template <typename Method, typename TensorCall>
 absl::Status Prepare(const TensorCall& call, const CallOptions& options,
                      const Route& route, Report& report, CallSpec& spec) {
-  spec.method = Method::kPath;
-  spec.decode = [outputs = Outputs(call), &report](Fragments fragments) {
-    return Method::Decode(fragments, outputs, report);
-  };
-  const bool is_auto = options.transport == TransportKind::kAuto;
-  const int64_t bytes = TotalBytes(call);
-  if (options.transport == TransportKind::kUnary ||
-      (is_auto && (bytes < kStreamFromBytes || route.lacks_exchange))) {
-    absl::StatusOr<Pieces> pieces =
-        Method::Encode(call, options, route.max_message_bytes);
-    if (pieces.ok()) {
-      spec.pieces = *std::move(pieces);
-      return absl::OkStatus();
-    }
-    if (!is_auto) return pieces.status();
-    // Too large for a message, perhaps.
-  }
-  absl::StatusOr<ExchangeParts> parts =
-      Method::EncodeExchange(call, options, WishesFor(bytes, route));
-  if (!parts.ok()) return parts.status();
-  spec.exchange = std::make_unique<TransferSpec>();
-  spec.exchange->parts = *std::move(parts);
-  spec.exchange->decode = [outputs = spec.exchange->parts.outputs,
-                           &report](Fragments fragments) {
-    return Method::DecodeExchange(fragments, outputs, report);
-  };
-  if (is_auto) {
-    spec.make_unary = [call, options, limit = route.max_message_bytes] {
-      return Method::Encode(call, options, limit);
+  auto preparation = std::make_unique<Preparation<Method, TensorCall>>(
+      call, options, route, report);
+  absl::Status status = preparation->Begin(spec);
+  if (status.ok() && preparation->CanFallBack(spec)) {
+    spec.fall_back = [preparation = std::move(preparation)](
+                         const absl::Status& refusal, CallSpec& spec) {
+      return preparation->FallBack(refusal, spec);
     };
   }
-  return absl::OkStatus();
+  return status;
 }
 
 }  // namespace

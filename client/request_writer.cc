@@ -23,16 +23,25 @@ v1::DataType ToProto(DType dtype) {
   return v1::DATA_TYPE_UNSPECIFIED;
 }
 
+void Fill(const RegionPlace& place, v1::RegionSlice& slice) {
+  slice.set_region(place.region->id());
+  slice.set_offset(place.offset);
+}
+
 }  // namespace
 
 void RequestWriter::Input(int field, const ConstTensor& tensor) {
   if (!status_.ok() || tensor.shape.empty()) return;
   const int64_t bytes = Bytes(field, tensor.dtype, tensor.shape);
-  Count(field, tensor.shape, tensor.data, bytes, "request", sent_bytes_);
+  const RegionPlace* place = placement_.Find(field);
+  if (place == nullptr) {
+    Count(field, tensor.shape, tensor.data, bytes, "request", sent_bytes_);
+  }
   if (!status_.ok()) return;
   auto& to = fields_.Mutable<v1::Tensor>(field);
   to.set_dtype(ToProto(tensor.dtype));
   to.mutable_shape()->Add(tensor.shape.begin(), tensor.shape.end());
+  if (place != nullptr) return Fill(*place, *to.mutable_region());
   Place(field, absl::string_view(static_cast<const char*>(tensor.data),
                                  static_cast<size_t>(bytes)));
 }
@@ -51,10 +60,17 @@ void RequestWriter::Wanted(int field, const Tensor& tensor,
                      ShapeText(expected)));
     return;
   }
-  Count(field, tensor.shape, tensor.data, bytes, "response", received_bytes_);
   to.set_want(true);
   to.set_dtype(ToProto(tensor.dtype));
-  if (status_.ok()) PlaceOutput(field, bytes);
+  if (const RegionPlace* place = placement_.Find(field)) {
+    Fill(*place, *to.mutable_region());
+    outputs_.push_back({false, bytes});
+    return;
+  }
+  Count(field, tensor.shape, tensor.data, bytes, "response", received_bytes_);
+  if (!status_.ok()) return;
+  const bool streamed = PlaceOutput(field, bytes);
+  outputs_.push_back({streamed, bytes});
 }
 
 int64_t RequestWriter::Bytes(int field, DType dtype, const Shape& shape) {
@@ -93,10 +109,10 @@ void ExchangeWriter::Place(int field, absl::string_view bytes) {
   inputs_.push_back({field, bytes});
 }
 
-void ExchangeWriter::PlaceOutput(int field, int64_t bytes) {
-  const bool streamed = !IsInline(bytes, response_room_);
-  if (streamed) fields().Mutable<v1::OutputSpec>(field).mutable_streamed();
-  outputs_.push_back({streamed, bytes});
+bool ExchangeWriter::PlaceOutput(int field, int64_t bytes) {
+  if (IsInline(bytes, response_room_)) return false;
+  fields().Mutable<v1::OutputSpec>(field).mutable_streamed();
+  return true;
 }
 
 bool ExchangeWriter::IsInline(int64_t bytes, int64_t& room) {

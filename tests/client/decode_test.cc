@@ -99,6 +99,7 @@ TEST_F(CoreDecodeTest, ServerInfoIsReadWhole) {
   response.mutable_limits()->set_max_head_dim(6);
   response.mutable_limits()->set_max_request_sequences(8);
   response.mutable_limits()->set_max_transfer_streams(9);
+  response.mutable_limits()->set_region_bytes(11);
   response.set_preferred_chunk_bytes(7);
   transport_->answer =
       [&](const FakeTransport::Attempt& attempt) -> Transport::Result {
@@ -125,6 +126,7 @@ TEST_F(CoreDecodeTest, ServerInfoIsReadWhole) {
   EXPECT_EQ(info->max_head_dim, 6);
   EXPECT_EQ(info->max_request_sequences, 8);
   EXPECT_EQ(info->max_transfer_streams, 9);
+  EXPECT_EQ(info->region_bytes, 11);
   EXPECT_EQ(info->preferred_chunk_bytes, 7);
 }
 

@@ -147,7 +147,7 @@ TEST_F(ExchangeCallTest, InvalidCallsAreRefusedBeforeAnythingIsSent) {
   call.q.shape = call.k.shape = {int64_t{1} << 60};
   call.o = call.lse = {};
   ExpectRefused(call, "v", stream);  // 4 EiB and more
-  stream.transport = static_cast<TransportKind>(3);
+  stream.transport = static_cast<TransportKind>(4);
   ExpectRefused(Call(), "options.transport", stream);
   EXPECT_EQ(streams(), 0);
 }
@@ -291,8 +291,10 @@ TEST_F(ExchangeCallTest, AStreamIsWorthEightMegabytesAndAConnectionTwoStreams) {
     call.o = {DType::kF32, {1, bytes / 8, 1, 1}, bias_.data()};
     Report report;
     CallSpec spec;
-    const absl::Status status = PrepareForward(
-        call, {}, {int64_t{1} << 30, connections, false}, report, spec);
+    Route route;
+    route.max_message_bytes = int64_t{1} << 30;
+    route.connections = connections;
+    const absl::Status status = PrepareForward(call, {}, route, report, spec);
     EXPECT_TRUE(status.ok()) << status;
     return spec.exchange == nullptr ? 0 : spec.exchange->parts.streams;
   };

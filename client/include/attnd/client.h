@@ -53,9 +53,8 @@ enum class TransportKind : uint8_t {
   kUnary,   // one message each way
   kStream,  // an Exchange: chunks, over one or more connections
   // By reference, in regions (attnd/region.h), for which a unary call asks. In
-  // CallOptions: every tensor must lie in one. In a Report: those that
-  // travelled
-  // by message were few.
+  // CallOptions: every tensor must lie in one. In a Report: of those that
+  // travelled by message there was none, or they were few.
   kRegion,
 };
 
@@ -208,10 +207,12 @@ struct ClientOptions {
 //
 // Every call returns the server's status, or: INVALID_ARGUMENT (naming the
 // field) when the call's tensors disagree with their sizes, or are too large to
-// send where the call is to be unary, or an enum holds none of its values,
-// UNIMPLEMENTED when they are too large for all that the server can do,
-// DEADLINE_EXCEEDED, CANCELLED, INTERNAL (naming the field) when a response
-// does not fit the memory given for it.
+// send where the call is to be unary, or lie on a device where their bytes
+// would have to travel, or in no region where all must (kRegion), or an enum
+// holds none of its values, FAILED_PRECONDITION when such a tensor's region is
+// no longer leased, UNIMPLEMENTED when they are too large for all that the
+// server can do, DEADLINE_EXCEEDED, CANCELLED, INTERNAL (naming the field) when
+// a response does not fit the memory given for it.
 class Client {
  public:
   using Callback = std::function<void(absl::StatusOr<Report>)>;
@@ -241,7 +242,8 @@ class Client {
   // From now on calls' tensors that lie in `region` go by reference, and keep
   // it until they have ended. Where the server does not know it (it is another,
   // or older than regions), their bytes are sent, and Report::fallback says so;
-  // what lies on a device has none to send, so such calls fail.
+  // what lies on a device has none to send, so such calls fail. A region that
+  // the server did not know is not tried again until it is added again.
   virtual void AddRegion(std::shared_ptr<Region> region) = 0;
   // Calls that begin from now on do without it.
   virtual void RemoveRegion(const std::shared_ptr<Region>& region) = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/client/attnload/fake_client.h"
 #include "tests/client/attnload/plain_attention.h"
 
 namespace attnd::attnload {
@@ -16,56 +17,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::Pair;
-
-// Answers each call on a thread of its own with what `serve` says.
-class FakeClient : public client::Client {
- public:
-  using Serve = std::function<absl::StatusOr<client::Report>(int64_t call)>;
-  explicit FakeClient(Serve serve) : serve_(std::move(serve)) {}
-  ~FakeClient() override {
-    for (std::thread& thread : threads_) thread.join();
-  }
-
-  absl::StatusOr<client::Report> Forward(const client::ForwardCall&,
-                                         const client::CallOptions&) override {
-    return absl::UnimplementedError("not used");
-  }
-  absl::StatusOr<client::Report> Backward(const client::BackwardCall&,
-                                          const client::CallOptions&) override {
-    return absl::UnimplementedError("not used");
-  }
-  std::function<void()> ForwardAsync(const client::ForwardCall&,
-                                     const client::CallOptions&,
-                                     Callback done) override {
-    Start(std::move(done));
-    return [] {};
-  }
-  std::function<void()> BackwardAsync(const client::BackwardCall&,
-                                      const client::CallOptions&,
-                                      Callback done) override {
-    Start(std::move(done));
-    return [] {};
-  }
-  absl::StatusOr<client::ServerInfo> GetServerInfo(
-      const client::CallOptions&) override {
-    return client::ServerInfo{};
-  }
-  absl::Status CheckHealth(const std::string&,
-                           const client::CallOptions&) override {
-    return absl::OkStatus();
-  }
-
- private:
-  void Start(Callback done) {
-    const int64_t call = calls_++;
-    threads_.emplace_back(
-        [this, call, done = std::move(done)] { done(serve_(call)); });
-  }
-
-  const Serve serve_;
-  int64_t calls_ = 0;  // one thread sends
-  std::vector<std::thread> threads_;
-};
 
 Workload SmallWorkload() {
   return Workload({*ParseShape("s2:h1:d4"), *ParseShape("backward:s3:h1:d4")},

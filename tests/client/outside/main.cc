@@ -1,11 +1,15 @@
-// One query over eight keys, computed whole, and as two shards that are merged.
+// One query over eight keys, computed whole, and as two shards that are merged;
+// the keys in a region, or in memory that is as good where there is no server
+// of regions.
 
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
 #include "attnd/client.h"
+#include "attnd/device_region.h"
 #include "attnd/merge.h"
+#include "attnd/region.h"
 
 using attnd::client::DType;
 
@@ -20,10 +24,10 @@ struct Result {
 };
 
 absl::Status Attend(attnd::client::Client& client, const std::vector<float>& q,
-                    const std::vector<float>& kv, int64_t begin, int64_t end,
+                    const float* kv, int64_t begin, int64_t end,
                     Result& result) {
   attnd::client::ForwardCall call;
-  const float* shard = kv.data() + begin * kDim;
+  const float* shard = kv + begin * kDim;
   call.q = {DType::kF32, {1, 1, 1, kDim}, q.data()};
   call.k = call.v = {DType::kF32, {1, end - begin, 1, kDim}, shard};
   call.o = {DType::kF32, {1, 1, 1, kDim}, result.o.data()};
@@ -37,7 +41,18 @@ int main(int argc, char** argv) {
   if (argc != 2) return 2;
   auto client = attnd::client::Client::Create(argv[1]);
   if (!client.ok()) return 2;
-  std::vector<float> q(kDim), kv(kKeys * kDim);
+  constexpr char kNobody[] = "/nowhere/region";
+  auto region =
+      attnd::client::Region::LeaseOrAllocate(kNobody, kKeys * kDim * 4);
+  if (!region.ok() || (*region)->status().ok()) return 2;
+  (*client)->AddRegion(*region);
+  auto tensor = (*region)->Allocate(DType::kF32, {1, kKeys, 1, kDim});
+  if (!tensor.ok()) return 2;
+  // There may be no driver; there is no server in any case.
+  if (attnd::client::AllocateDeviceRegion(kNobody, 4096, 0).ok()) return 2;
+
+  auto* kv = static_cast<float*>(tensor->data);
+  std::vector<float> q(kDim);
   for (int i = 0; i < kDim; ++i) q[i] = std::sin(i);
   for (int i = 0; i < kKeys * kDim; ++i) kv[i] = std::cos(3 * i);
 
