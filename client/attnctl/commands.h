@@ -8,6 +8,7 @@
 //   Send    Request -> Report, and outputs in the Request's memory
 //   Finish  outputs -> files, and what they differ by from expectation
 
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
@@ -38,6 +39,9 @@ struct Request {
   std::variant<ForwardCall, BackwardCall> call;
   std::deque<HostTensor> inputs;
   std::vector<OutputResult> outputs;
+  // Of the region that the call's tensors lie in; 0: in none.
+  int64_t leased_bytes = 0;
+  bool on_device = false;  // the region's memory is a GPU's
 };
 
 // Reads the files that `flags` name. Errors as LoadTensor's and LoadIntegers'.

@@ -29,7 +29,8 @@ const std::map<std::string, TransportKind>& Transports() {
   static const auto& names = *new std::map<std::string, TransportKind>{
       {"auto", TransportKind::kAuto},
       {"unary", TransportKind::kUnary},
-      {"stream", TransportKind::kStream}};
+      {"stream", TransportKind::kStream},
+      {"region", TransportKind::kRegion}};
   return names;
 }
 
@@ -119,8 +120,19 @@ void AddExecutionFlags(RequestFlags& flags, CLI::App& app) {
 
 void AddTransportFlags(RequestFlags& flags, CLI::App& app) {
   const char* group = "Server";
-  AddChoice(app, "--transport", flags.transport, Transports(),
-            "as one message or in chunks; by default as the size has it")
+  AddChoice(app, "--transport", flags.transport.transport, TransportChoices(),
+            "as one message, in chunks, or in memory that the server shares, "
+            "its own or a GPU's; by default as the size has it")
+      ->group(group);
+  app.add_option("--region_socket", flags.transport.region_socket,
+                 "for region and device_region: where the server shares memory "
+                 "(attnd --region_socket)")
+      ->type_name("PATH")
+      ->group(group);
+  app.add_option("--gpu", flags.transport.gpu,
+                 "for device_region: which GPU of this process has the tensors")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
       ->group(group);
   app.add_option("--connections", flags.connections,
                  "what travels in chunks uses up to one for every 16 MiB")

@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/time/time.h"
 #include "attnd/client.h"
+#include "client/region_memory.h"
 
 namespace attnd::client {
 
@@ -35,7 +36,7 @@ struct RequestFlags {
   Algorithm algorithm = Algorithm::kAuto;
   Priority priority = Priority::kNormal;
   bool deterministic = false;
-  TransportKind transport = TransportKind::kAuto;
+  TransportFlags transport;
   int connections = 1;
 };
 

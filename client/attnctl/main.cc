@@ -3,11 +3,13 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "CLI/CLI.hpp"
 #include "base/flags.h"
 #include "client/attnctl/commands.h"
 #include "client/attnctl/flags.h"
+#include "client/attnctl/placed_request.h"
 #include "client/attnctl/print.h"
 #include "client/whole_file.h"
 #include "proto/wire/grpc_polling.h"
@@ -32,12 +34,27 @@ int RunRequest(bool forward, Client& client, const Flags& flags,
   const bool json = flags.server.json;
   const double tolerance = flags.request.tolerance;
   options.priority = flags.request.priority;
-  options.transport = flags.request.transport;
+  const TransportFlags& transport = flags.request.transport;
+  options.transport = transport.kind();
+  if (const absl::Status valid = transport.Validate(); !valid.ok()) {
+    return Fail(valid, json, kBadInput);
+  }
   absl::StatusOr<Request> request =
       forward ? LoadForward(flags.request) : LoadBackward(flags.request);
   if (!request.ok()) return Fail(request.status(), json, kBadInput);
+  std::unique_ptr<PlacedRequest> placed;
+  if (transport.in_region()) {
+    auto result =
+        PlacedRequest::Place(transport, options.timeout, *request, client);
+    if (!result.ok()) return Fail(result.status(), json, kCallFailed);
+    placed = *std::move(result);
+  }
   const absl::StatusOr<Report> report = Send(client, *request, options);
   if (!report.ok()) return Fail(report.status(), json, kCallFailed);
+  if (placed != nullptr) {
+    const absl::Status copied = placed->CopyOut();
+    if (!copied.ok()) return Fail(copied, json, kCallFailed);
+  }
   const absl::Status finished = Finish(*request);
   if (!finished.ok()) return Fail(finished, json, kBadInput);
   // With an array on stdout, the report is for whoever watches.

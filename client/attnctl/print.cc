@@ -41,6 +41,10 @@ std::string TransportText(const Report& report) {
                       report.streams == 1 ? "" : "s");
 }
 
+const char* MemoryName(const Request& request) {
+  return request.on_device ? "GPU" : "host";
+}
+
 // Names may hold any bytes; JSON's strings hold UTF-8, and in ASCII nothing
 // that a terminal obeys.
 std::string Dump(const Json& json) {
@@ -79,6 +83,13 @@ std::string ResultText(const Request& request, const Report& report,
                                       report.batch_requests - 1,
                                       " other requests in its batch"));
   text += Line("transport", TransportText(report));
+  if (request.leased_bytes > 0) {
+    text += Line("region", absl::StrCat(request.leased_bytes, " bytes of ",
+                                        MemoryName(request), " memory"));
+  }
+  if (!report.fallback.empty()) {
+    text += Line("fallback", Printable(report.fallback));
+  }
   text += Line("server",
                absl::StrCat("receive ", Milliseconds(report.receive),
                             ", queue ", Milliseconds(report.queue), ", upload ",
@@ -110,6 +121,10 @@ std::string ResultJson(const Request& request, const Report& report,
     entry["worst_index"] = d.worst_index;
     entry["agrees"] = Agrees(output, tolerance);
   }
+  Json region = nullptr;
+  if (request.leased_bytes > 0) {
+    region = {{"memory", MemoryName(request)}, {"bytes", request.leased_bytes}};
+  }
   return Dump({{"outputs", outputs},
                {"device", report.device},
                {"kernel", report.kernel},
@@ -119,6 +134,8 @@ std::string ResultJson(const Request& request, const Report& report,
                {"tflops_per_second", Tflops(report)},
                {"attempts", report.attempts},
                {"transport", Name(report.transport)},
+               {"region", region},
+               {"fallback", report.fallback},
                {"streams", report.streams},
                {"milliseconds",
                 {{"receive", absl::ToDoubleMilliseconds(report.receive)},
@@ -154,6 +171,10 @@ std::string InfoText(const ServerInfo& info) {
                                       info.max_request_sequences));
   text += Line("chunk", absl::StrCat(info.preferred_chunk_bytes, " bytes"));
   text += Line("streams", absl::StrCat(info.max_transfer_streams));
+  text +=
+      Line("regions", info.region_bytes == 0
+                          ? "none of host memory"
+                          : absl::StrCat(info.region_bytes, " bytes at most"));
   return text;
 }
 
@@ -178,7 +199,8 @@ std::string InfoJson(const ServerInfo& info) {
                {"max_head_dim", info.max_head_dim},
                {"max_request_sequences", info.max_request_sequences},
                {"max_transfer_streams", info.max_transfer_streams},
-               {"preferred_chunk_bytes", info.preferred_chunk_bytes}});
+               {"preferred_chunk_bytes", info.preferred_chunk_bytes},
+               {"region_bytes", info.region_bytes}});
 }
 
 std::string ErrorText(const absl::Status& status, bool from_call) {

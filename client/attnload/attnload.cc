@@ -4,10 +4,12 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,9 +21,11 @@
 #include "base/flags.h"
 #include "base/printable.h"
 #include "client/attnload/load.h"
+#include "client/attnload/placed_tensors.h"
 #include "client/attnload/range.h"
 #include "client/attnload/report.h"
 #include "client/attnload/shape.h"
+#include "client/region_memory.h"
 #include "client/whole_file.h"
 #include "proto/wire/grpc_polling.h"
 
@@ -36,6 +40,7 @@ struct Flags {
   double warm_up_s = 1, duration_s = 10, timeout_s = 60;
   std::string priority = "normal";
   std::string transport = "auto";
+  client::TransportFlags regions;
   std::string json;
   int connections = 1;
   int attempts = 1;
@@ -87,9 +92,20 @@ void AddFlags(CLI::App& app, Flags& f) {
       ->capture_default_str()
       ->check(CLI::IsMember({"low", "normal", "high"}));
   app.add_option("--transport", f.transport,
-                 "auto, unary or stream: one message each way, or chunks")
+                 "auto, unary or stream: one message each way, or chunks; "
+                 "region or device_region: tensors lie in memory that the "
+                 "server shares, its own or a GPU's, leased before the load")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "unary", "stream"}));
+      ->check(CLI::IsMember(
+          {"auto", "unary", "stream", "region", "device_region"}));
+  app.add_option("--region_socket", f.regions.region_socket,
+                 "For region and device_region: where the server shares memory "
+                 "(attnd --region_socket)")
+      ->type_name("PATH");
+  app.add_option("--gpu", f.regions.gpu,
+                 "For device_region: which GPU of this process")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--max_in_flight", f.load.max_in_flight,
                  "Open loop: requests due beyond these wait, which counts")
       ->capture_default_str()
@@ -195,12 +211,6 @@ client::Priority PriorityOf(const std::string& name) {
   return name == "high" ? client::Priority::kHigh : client::Priority::kNormal;
 }
 
-client::TransportKind TransportOf(const std::string& name) {
-  if (name == "unary") return client::TransportKind::kUnary;
-  return name == "stream" ? client::TransportKind::kStream
-                          : client::TransportKind::kAuto;
-}
-
 int Fail(int code, const absl::Status& status) {
   std::cerr << "attnload: " << status.message() << "\n";
   return code;
@@ -211,16 +221,47 @@ int FailToWrite(const absl::Status& status) {
                               absl::StrCat("cannot write ", status.message())));
 }
 
+// Leases what all levels need, before any is measured; null: nothing.
+absl::StatusOr<std::unique_ptr<PlacedTensors>> PlaceTensors(
+    const Flags& flags, const std::vector<LevelResults>& levels,
+    const client::ServerInfo& info, client::Client& client,
+    Workload& workload) {
+  if (!flags.regions.in_region()) return nullptr;
+  int64_t slots = 0;
+  for (const LevelResults& level : levels) {
+    LoadOptions options = flags.load;
+    options.open_loop = level.open_loop;
+    options.level = level.level;
+    slots = std::max(slots, options.limit());
+  }
+  const bool on_host =
+      flags.regions.transport == client::TransportChoice::kRegion;
+  const int64_t most_bytes = on_host && info.region_bytes > 0
+                                 ? info.region_bytes
+                                 : std::numeric_limits<int64_t>::max();
+  auto placed = PlacedTensors::Place(flags.regions, workload, slots, most_bytes,
+                                     absl::Seconds(flags.timeout_s));
+  if (!placed.ok()) {
+    return absl::Status(
+        placed.status().code(),
+        absl::StrCat("--region_socket: for ", slots, " requests in flight: ",
+                     Printable(placed.status().message())));
+  }
+  for (const auto& region : (*placed)->memory().regions()) {
+    client.AddRegion(region);
+  }
+  return placed;
+}
+
 // Whether every level got answers, all of them right.
-bool RunLevels(client::Client& client, const Flags& flags,
-               const std::vector<Shape>& shapes,
-               std::vector<LevelResults>& levels) {
+bool RunLevels(client::Client& client, const Flags& flags, Workload& workload,
+               PlacedTensors* placed, std::vector<LevelResults>& levels) {
   LoadOptions options = flags.load;
   options.warm_up = absl::Seconds(flags.warm_up_s);
   options.duration = absl::Seconds(flags.duration_s);
   options.call.priority = PriorityOf(flags.priority);
-  options.call.transport = TransportOf(flags.transport);
-  Workload workload(shapes, options.seed);
+  options.call.transport = flags.regions.kind();
+  options.placed = placed;
   bool good = true;
   for (LevelResults& level : levels) {
     options.open_loop = level.open_loop;
@@ -239,14 +280,15 @@ bool RunLevels(client::Client& client, const Flags& flags,
 
 // The table, and JSON where it was asked for.
 absl::Status WriteResults(const Flags& flags, const std::vector<Shape>& shapes,
-                          const std::vector<LevelResults>& levels) {
+                          const std::vector<LevelResults>& levels,
+                          const LeasedRegions& regions) {
   // With JSON on stdout, the table is for whoever watches.
   const bool json_on_stdout =
       flags.json == "-" || client::IsStandardOutput(flags.json);
-  (json_on_stdout ? std::cerr : std::cout) << Table(shapes, levels);
+  (json_on_stdout ? std::cerr : std::cout) << Table(shapes, levels, regions);
   if (!flags.json.empty()) {
     const std::string json =
-        absl::StrCat(Json(flags.target, shapes, levels), "\n");
+        absl::StrCat(Json(flags.target, shapes, levels, regions), "\n");
     if (json_on_stdout) {
       std::cout << json;
     } else if (absl::Status status = client::WriteWholeFile(flags.json, {json});
@@ -266,6 +308,10 @@ int Run(Flags flags) {
   if (!shapes.ok()) return Fail(2, shapes.status());
   absl::StatusOr<std::vector<LevelResults>> levels = ReadLevels(flags);
   if (!levels.ok()) return Fail(2, levels.status());
+  flags.regions.transport = client::TransportChoices().at(flags.transport);
+  if (const absl::Status valid = flags.regions.Validate(); !valid.ok()) {
+    return Fail(2, valid);
+  }
 
   client::ClientOptions client_options;
   client_options.connections = flags.connections;
@@ -293,8 +339,18 @@ int Run(Flags flags) {
   }
 
   flags.load.call = call;
-  const bool good = RunLevels(**client, flags, *shapes, *levels);
-  const absl::Status written = WriteResults(flags, *shapes, *levels);
+  Workload workload(*shapes, flags.load.seed);
+  auto placed = PlaceTensors(flags, *levels, *info, **client, workload);
+  if (!placed.ok()) return Fail(1, placed.status());
+  LeasedRegions regions;
+  if (*placed != nullptr) {
+    const client::RegionMemory& memory = (*placed)->memory();
+    regions = {static_cast<int64_t>(memory.regions().size()), memory.bytes(),
+               memory.on_device()};
+  }
+  const bool good =
+      RunLevels(**client, flags, workload, placed->get(), *levels);
+  const absl::Status written = WriteResults(flags, *shapes, *levels, regions);
   if (!written.ok()) return FailToWrite(written);
   return good ? 0 : 1;
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "client/attnload/arrivals.h"
+#include "client/attnload/placed_tensors.h"
 
 namespace attnd::attnload {
 namespace {
@@ -88,9 +89,7 @@ class Load {
         random_(options.seed + 2),
         mix_(workload.shapes(), options.seed + 3),
         arrivals_(options.level, options.seed + 4),
-        limit_(options.open_loop
-                   ? options.max_in_flight
-                   : std::max<int64_t>(1, std::llround(options.level))),
+        limit_(options.limit()),
         start_(Clock::now()),
         end_(start_ +
              absl::ToChronoNanoseconds(options.warm_up + options.duration)) {
@@ -159,11 +158,23 @@ void Load::Send(Clock::time_point due) {
       checker_->keeps_up();
   std::shared_ptr<Answer> answer = payload.TakeAnswer();
   if (check) Payload::Poison(*answer);
+  PlacedTensors* const placed = options_.placed;
+  char* const slot = placed != nullptr ? placed->TakeSlot() : nullptr;
+  // What cannot be copied, this way or back, counts as a wrong answer.
+  if (check && placed != nullptr) {
+    placed->CopyIn(payload, *answer, slot).IgnoreError();
+  }
 
-  auto done = [this, outcome, check, &payload,
-               answer](const absl::StatusOr<client::Report>& report) mutable {
+  auto done = [this, outcome, check, &payload, answer, placed,
+               slot](const absl::StatusOr<client::Report>& report) mutable {
     outcome.end = Clock::now();
     recorder_.Record(outcome, report);
+    if (placed != nullptr) {
+      if (check && report.ok()) {
+        placed->CopyOut(payload, slot, *answer).IgnoreError();
+      }
+      placed->GiveBack(slot);
+    }
     if (check && report.ok()) {
       checker_->Add(outcome.shape,
                     std::make_unique<Answer>(std::move(*answer)));
@@ -176,9 +187,13 @@ void Load::Send(Clock::time_point due) {
     ended_.NotifyOne();
   };
   if (payload.shape().backward) {
-    client_.BackwardAsync(payload.Backward(*answer), options_.call, done);
+    client::BackwardCall call = payload.Backward(*answer);
+    if (placed != nullptr) placed->Point(shape, slot, call);
+    client_.BackwardAsync(call, options_.call, done);
   } else {
-    client_.ForwardAsync(payload.Forward(*answer), options_.call, done);
+    client::ForwardCall call = payload.Forward(*answer);
+    if (placed != nullptr) placed->Point(shape, slot, call);
+    client_.ForwardAsync(call, options_.call, done);
   }
 }
 
@@ -239,6 +254,10 @@ class Ticker {
 };
 
 }  // namespace
+
+int64_t LoadOptions::limit() const {
+  return open_loop ? max_in_flight : std::max<int64_t>(1, std::llround(level));
+}
 
 Workload::Workload(std::vector<Shape> shapes, uint64_t seed)
     : shapes_(std::move(shapes)) {

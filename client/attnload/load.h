@@ -29,6 +29,8 @@ class Workload {
   std::vector<std::unique_ptr<Payload>> payloads_;
 };
 
+class PlacedTensors;
+
 struct LoadOptions {
   // Closed loop: `level` requests are always in flight, and a request is due
   // when another has ended. Open loop: requests are due at random times,
@@ -45,6 +47,12 @@ struct LoadOptions {
   double check_share = 0.01;  // of answers
   int check_rows = 2;         // of each
   uint64_t seed = 1;
+  // Where calls' tensors lie, with a slot for each in flight; null: in memory
+  // of this process' own.
+  PlacedTensors* placed = nullptr;
+
+  // Requests that may be in flight.
+  int64_t limit() const;
 };
 
 // Called about once a second with what has been measured so far.

@@ -56,6 +56,11 @@ void Recorder::Record(const Outcome& outcome,
     ++results_.streamed;
     results_.streams += report->streams;
   }
+  results_.by_region += report->transport == client::TransportKind::kRegion;
+  if (!report->fallback.empty()) {
+    ++results_.fallbacks;
+    if (results_.fallback.empty()) results_.fallback = report->fallback;
+  }
 }
 
 void Recorder::RecordCheck(const RowVerdict& verdict) {

@@ -37,6 +37,10 @@ struct Results {
   double batch_requests = 0;
   // How the answered ones travelled: those in chunks, and the streams of these.
   int64_t streamed = 0, streams = 0;
+  // Those that referred to tensors in regions, and those that could not, with
+  // the first reason.
+  int64_t by_region = 0, fallbacks = 0;
+  std::string fallback;
   int64_t ok = 0, failed = 0;
   // By status code, measured or not, and the first message of each error.
   std::map<absl::StatusCode, int64_t> sent_by_code;

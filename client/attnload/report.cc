@@ -54,12 +54,18 @@ void AppendShapes(const std::vector<Shape>& shapes, const LevelResults& level,
   }
 }
 
-// Errors and wrong answers of all levels.
-void AppendFindings(const std::vector<LevelResults>& levels, std::string& out) {
+const char* MemoryName(const LeasedRegions& regions) {
+  return regions.on_device ? "GPU" : "host";
+}
+
+// How requests went, errors and wrong answers of all levels.
+void AppendFindings(const std::vector<LevelResults>& levels,
+                    const LeasedRegions& regions, std::string& out) {
   std::map<absl::StatusCode, int64_t> by_code;
   std::map<absl::StatusCode, std::string> first;
   int64_t checked = 0, wrong = 0;
-  int64_t ok = 0, streamed = 0, streams = 0;
+  int64_t ok = 0, streamed = 0, streams = 0, by_region = 0, fallbacks = 0;
+  std::string fallback;
   RowVerdict rows;
   for (const LevelResults& level : levels) {
     for (const auto& [code, n] : level.results.sent_by_code) by_code[code] += n;
@@ -68,6 +74,9 @@ void AppendFindings(const std::vector<LevelResults>& levels, std::string& out) {
     ok += level.results.ok;
     streamed += level.results.streamed;
     streams += level.results.streams;
+    by_region += level.results.by_region;
+    fallbacks += level.results.fallbacks;
+    if (fallback.empty()) fallback = level.results.fallback;
     checked += level.results.answers_checked;
     wrong += level.results.answers_wrong;
     rows.Merge(level.results.rows);
@@ -78,9 +87,18 @@ void AppendFindings(const std::vector<LevelResults>& levels, std::string& out) {
                           absl::StatusCodeToString(code), n,
                           Printable(first[code]));
   }
-  absl::StrAppendFormat(&out, "answered: %d unary, %d in streams (%.1f each)\n",
-                        ok - streamed, streamed,
-                        streamed == 0 ? 0 : streams / double(streamed));
+  absl::StrAppendFormat(
+      &out, "answered: %d unary, %d in streams (%.1f each), %d by region\n",
+      ok - streamed - by_region, streamed,
+      streamed == 0 ? 0 : streams / double(streamed), by_region);
+  if (regions.leases > 0) {
+    absl::StrAppendFormat(&out, "regions: %d of %s memory, %d bytes\n",
+                          regions.leases, MemoryName(regions), regions.bytes);
+  }
+  if (fallbacks > 0) {
+    absl::StrAppendFormat(&out, "sent although in a region: %d, e.g. %s\n",
+                          fallbacks, Printable(fallback));
+  }
   absl::StrAppendFormat(&out, "answers checked: %d (%d elements), wrong: %d\n",
                         checked, rows.elements, wrong);
   if (wrong > 0) absl::StrAppendFormat(&out, "  worst %s\n", rows.where);
@@ -119,7 +137,12 @@ nlohmann::json JsonOf(const std::vector<Shape>& shapes,
         {"compute", mean(r.compute)},
         {"download", mean(r.download)}}},
       {"mean_batch_requests", r.ok == 0 ? 0 : r.batch_requests / double(r.ok)},
-      {"transport", {{"unary", r.ok - r.streamed}, {"stream", r.streamed}}},
+      {"transport",
+       {{"unary", r.ok - r.streamed - r.by_region},
+        {"stream", r.streamed},
+        {"region", r.by_region}}},
+      {"fallbacks", r.fallbacks},
+      {"fallback", r.fallback},
       {"mean_streams", r.streamed == 0 ? 0 : r.streams / double(r.streamed)},
       {"in_flight_peak", r.in_flight_peak},
       {"answers_checked", r.answers_checked},
@@ -153,7 +176,8 @@ std::string ProgressLine(bool open_loop, double level, const Results& results,
 }
 
 std::string Table(const std::vector<Shape>& shapes,
-                  const std::vector<LevelResults>& levels) {
+                  const std::vector<LevelResults>& levels,
+                  const LeasedRegions& regions) {
   std::string out =
       absl::StrFormat(kHead, "load", "req/s", "p50 ms", "p90 ms", "p99 ms",
                       "p99.9 ms", "max ms", "TFLOP/s", "GB/s", "queue",
@@ -163,13 +187,19 @@ std::string Table(const std::vector<Shape>& shapes,
     absl::StrAppend(&out, "\nby shape, ms:\n");
     for (const LevelResults& level : levels) AppendShapes(shapes, level, out);
   }
-  AppendFindings(levels, out);
+  AppendFindings(levels, regions, out);
   return out;
 }
 
 std::string Json(const std::string& target, const std::vector<Shape>& shapes,
-                 const std::vector<LevelResults>& levels) {
+                 const std::vector<LevelResults>& levels,
+                 const LeasedRegions& regions) {
   nlohmann::json json = {{"target", target}};
+  if (regions.leases > 0) {
+    json["regions"] = {{"memory", MemoryName(regions)},
+                       {"leases", regions.leases},
+                       {"bytes", regions.bytes}};
+  }
   for (const LevelResults& level : levels) {
     json["levels"].push_back(JsonOf(shapes, level));
   }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/client/attnctl_fixture.h"
 #include "tests/client/rude_server.h"
 
@@ -33,6 +34,7 @@ TEST_F(AttnctlTest, BadFlagsAreUsageErrors) {
                                              {"--timeout=-1s"},
                                              {"--connections=0"},
                                              {"--connections=257"},
+                                             {"--gpu=-1"},
                                              {"--tolerance=-1"},
                                              {"--no_such_flag"}}) {
     const Ran ran = Forward(flags);
@@ -68,7 +70,7 @@ TEST_F(AttnctlTest, ABadChoiceIsAnsweredWithTheChoices) {
       {"--priority", "high, low, normal"},
       {"--dtype", "bf16, f16, f32"},
       {"--out_dtype", "bf16, f16, f32"},
-      {"--transport", "auto, stream, unary"}};
+      {"--transport", "auto, device_region, region, stream, unary"}};
   for (const auto& [flag, names] : choices) {
     // The number of a choice is not its name, nor is the byte of that number.
     for (const std::string value : {"other", "1", "\x01"}) {
@@ -81,6 +83,19 @@ TEST_F(AttnctlTest, ABadChoiceIsAnsweredWithTheChoices) {
     EXPECT_THAT(RunProgram({ATTND_ATTNCTL, "forward", "--help"}).output,
                 HasSubstr("{" + names + "}"));
   }
+}
+
+TEST_F(AttnctlTest, ARegionNeedsItsServersSocket) {
+  for (const char* transport : {"region", "device_region"}) {
+    const std::string flag = absl::StrCat("--transport=", transport);
+    const Ran none = Forward({flag});
+    EXPECT_EQ(none.exit_status, kBadInput) << none.output;
+    EXPECT_THAT(none.output, HasSubstr("--region_socket"));
+  }
+  const Ran nobody =
+      Forward({"--transport=region", "--region_socket=/nowhere/at/all"});
+  EXPECT_EQ(nobody.exit_status, kCallFailed) << nobody.output;
+  EXPECT_THAT(nobody.output, HasSubstr("/nowhere/at/all"));
 }
 
 // 010 is ten, as it is in a list.

@@ -162,6 +162,7 @@ TEST_F(AttnloadTest, BadFlagsAreUsageErrors) {
       {"--timeout", "nan"},
       {"--priority", "urgent"},
       {"--transport", "pigeon"},
+      {"--gpu", "-1"},
       {"--max_in_flight", "0"},
       {"--max_in_flight", "1048577"},
       {"--connections", "0"},
@@ -196,14 +197,26 @@ TEST_F(AttnloadTest, BadFlagsAreUsageErrors) {
   EXPECT_THAT(none.output, HasSubstr("target"));
 }
 
+TEST_F(AttnloadTest, ARegionNeedsItsServersSocket) {
+  for (const char* transport : {"region", "device_region"}) {
+    const Ran none = Run({kSmall, absl::StrCat("--transport=", transport)});
+    EXPECT_EQ(none.exit_status, kBadUsage) << none.output;
+    EXPECT_THAT(none.output, HasSubstr("--region_socket"));
+  }
+  const Ran nobody =
+      Run({kSmall, "--transport=region", "--region_socket=/nowhere/at/all"});
+  EXPECT_EQ(nobody.exit_status, kBadOrNone) << nobody.output;
+  EXPECT_THAT(nobody.output, HasSubstr("/nowhere/at/all"));
+}
+
 TEST_F(AttnloadTest, HelpSaysEveryFlagAndSucceeds) {
   const Ran ran = RunProgram({ATTND_ATTNLOAD, "--help"});
   EXPECT_EQ(ran.exit_status, kDone);
   for (const char* part :
        {"--concurrency", "--rate", "--shape", "--mix", "--warmup", "--duration",
         "--requests", "--timeout", "--priority", "--max_in_flight",
-        "--connections", "--transport", "--attempts", "--check", "--seed",
-        "--json", "Exit status"}) {
+        "--connections", "--transport", "--region_socket", "--gpu",
+        "--attempts", "--check", "--seed", "--json", "Exit status"}) {
     EXPECT_THAT(ran.output, HasSubstr(part));
   }
 }

@@ -54,6 +54,42 @@ TEST(Report, JsonHasTheNumbers) {
   EXPECT_DOUBLE_EQ(level["server_mean_s"]["compute"], 0.005);
   EXPECT_EQ(level["mean_batch_requests"], 4);
   EXPECT_EQ(level["sent_by_code"]["RESOURCE_EXHAUSTED"], 1);
+  EXPECT_FALSE(json.contains("regions"));
+}
+
+TEST(Report, SaysWhatWentByRegionAndWhatDidNot) {
+  Recorder recorder(1);
+  client::Report report;
+  report.transport = client::TransportKind::kRegion;
+  recorder.Record({0, true, {}, {}, 1}, report);
+  recorder.Record({0, true, {}, {}, 1}, report);
+  report.transport = client::TransportKind::kUnary;
+  report.fallback = "q: the server lacks regions\x1b";
+  recorder.Record({0, true, {}, {}, 1}, report);
+  report.fallback = "another";
+  report.transport = client::TransportKind::kStream;
+  recorder.Record({0, true, {}, {}, 1}, report);
+  const std::vector<LevelResults> levels = {{false, 1, recorder.results()}};
+  const std::vector<Shape> shapes = {*ParseShape("s2:h1:d4")};
+  const std::string table = Table(shapes, levels, {2, 8192, true});
+  EXPECT_THAT(table, HasSubstr("answered: 1 unary, 1 in streams (1.0 each), 2 "
+                               "by region\n"));
+  EXPECT_THAT(table, HasSubstr("regions: 2 of GPU memory, 8192 bytes\n"));
+  EXPECT_THAT(table, HasSubstr("sent although in a region: 2, e.g. q: the "
+                               "server lacks regions"));
+  EXPECT_EQ(table.find('\x1b'), std::string::npos);
+
+  const auto json =
+      nlohmann::json::parse(Json("host:1", shapes, levels, {1, 4096, false}));
+  EXPECT_EQ(json["regions"]["memory"], "host");
+  EXPECT_EQ(json["regions"]["leases"], 1);
+  EXPECT_EQ(json["regions"]["bytes"], 4096);
+  const auto& level = json["levels"][0];
+  EXPECT_EQ(level["transport"]["unary"], 1);
+  EXPECT_EQ(level["transport"]["stream"], 1);
+  EXPECT_EQ(level["transport"]["region"], 2);
+  EXPECT_EQ(level["fallbacks"], 2);
+  EXPECT_EQ(level["fallback"], "q: the server lacks regions\x1b");
 }
 
 }  // namespace
