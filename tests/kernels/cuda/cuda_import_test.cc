@@ -276,7 +276,6 @@ class CudaOwnerGoesTest : public CudaImportTest,
  protected:
   static constexpr int64_t kLen = 16384, kHeads = 16, kDim = 128;
   static constexpr int64_t kTensor = kLen * kHeads * kDim * 2;
-  static constexpr int64_t kLse = kHeads * kLen * 4;
 };
 
 TEST_P(CudaOwnerGoesTest, WhileAKernelReads) {

@@ -29,7 +29,6 @@ using testing::DenseProblem;
 using testing::ExportableMemory;
 using testing::ForwardFamilies;
 using testing::ForwardOf;
-using testing::GradientProblem;
 using testing::GroupImage;
 using testing::KernelFamily;
 using testing::MemoryOwner;
