@@ -222,7 +222,12 @@ absl::StatusOr<WorkResult> GroupMember::TakeResult(const WorkResult& group) {
   if (work_->cancel.cancelled()) return absl::CancelledError("cancelled");
   WorkResult result;
   result.outputs = std::move(outputs_);
-  result.placed = work_->placed;
+  for (int i = 0; i < kTensorIds; ++i) {
+    const TensorId id = static_cast<TensorId>(i);
+    const RegionBytes& place = work_->placed[id];
+    if (place.region == nullptr) continue;
+    result.placed[id] = {place.region->id(), place.offset};
+  }
   result.device = group.device;
   result.kernel = std::move(kernel_);
   result.batch_requests = group.batch_requests;

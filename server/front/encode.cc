@@ -50,8 +50,8 @@ int64_t FieldBytes(int64_t bytes) {
 }
 
 // Where a result is that was written to a region.
-void FillSlice(const RegionBytes& placed, pb::Tensor& to) {
-  to.mutable_region()->set_region(placed.region->id());
+void FillSlice(const ResultPlace& placed, pb::Tensor& to) {
+  to.mutable_region()->set_region(placed.region);
   to.mutable_region()->set_offset(placed.offset);
 }
 
@@ -65,7 +65,7 @@ void AddResults(const Request& request, const WorkResult& result,
     if (!output.present) continue;
     auto& tensor = response.Mutable<pb::Tensor>(number);
     FillHeader(output, tensor);
-    if (result.placed[id].region != nullptr) {
+    if (!result.placed[id].region.empty()) {
       FillSlice(result.placed[id], tensor);
       continue;
     }
@@ -91,7 +91,7 @@ void AddInlineResults(const TransferResult& from,
       tensor.mutable_streamed();
       continue;
     }
-    if (from.result->placed[id].region != nullptr) {
+    if (!from.result->placed[id].region.empty()) {
       FillSlice(from.result->placed[id], tensor);
       continue;
     }

@@ -60,6 +60,13 @@ struct RegionBytes {
   int64_t offset = 0;
 };
 
+// Where a result is, for the response that says so: it may be kept for longer
+// than there are regions.
+struct ResultPlace {
+  std::string region;  // its id; empty: in none
+  int64_t offset = 0;
+};
+
 // What a request names regions by. Thread-safe.
 class RegionLookup {
  public:

@@ -34,7 +34,7 @@ struct Phases {
 
 struct WorkResult {
   PerTensor<OutputBuffer> outputs;  // empty where not wanted, or placed
-  PerTensor<RegionBytes> placed;    // Work::placed
+  PerTensor<ResultPlace> placed;    // as Work::placed says
   std::string device;               // see DeviceString
   KernelInfo kernel;
   int batch_requests = 1;

@@ -27,7 +27,6 @@
 namespace attnd::testing {
 namespace {
 
-using server::Descriptor;
 using ::testing::HasSubstr;
 
 // A client's part of HTTP/2 before its first call.

@@ -8,14 +8,14 @@
 
 namespace attnd::testing {
 
-absl::StatusOr<std::vector<server::Descriptor>> SlowPeers(int count, int port) {
+absl::StatusOr<std::vector<Descriptor>> SlowPeers(int count, int port) {
   constexpr const char* kSent[] = {"", "GET /metrics HTT",
                                    "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"};
   sockaddr_in to = {};
   to.sin_family = AF_INET;
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   to.sin_port = htons(port);
-  std::vector<server::Descriptor> peers;
+  std::vector<Descriptor> peers;
   for (int i = 0; i < count; ++i) {
     peers.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int fd = peers.back().get(), bytes = 4096;

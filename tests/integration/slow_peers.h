@@ -11,7 +11,7 @@ namespace attnd::testing {
 // `count` connections to 127.0.0.1:`port` that ask for metrics, wholly, in part
 // or not at all, and never read; open for as long as they are kept.
 // UNAVAILABLE: a connection is not taken.
-absl::StatusOr<std::vector<server::Descriptor>> SlowPeers(int count, int port);
+absl::StatusOr<std::vector<Descriptor>> SlowPeers(int count, int port);
 
 }  // namespace attnd::testing
 

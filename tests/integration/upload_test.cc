@@ -141,7 +141,7 @@ TEST(Upload, OneThatStallsIsCutAtTheStallTime) {
 // some of it before: it would not see the end before keepalive does.
 TEST(Upload, APeerThatHangsUpInAFrameIsNoticed) {
   const auto server = Start({"--keepalive_time=1h", "--stall_time=1h"});
-  std::vector<server::Descriptor> peers;
+  std::vector<Descriptor> peers;
   for (int i = 0; i < 10; ++i) {
     peers.emplace_back(SendRawHttp2Call(server->tcp(), kForwardPath, {}, "some",
                                         /*missing_bytes=*/9000));
@@ -154,7 +154,7 @@ TEST(Upload, APeerThatHangsUpInAFrameIsNoticed) {
   EXPECT_TRUE(Reaches(*server, "attnd_upload_bytes", 1));
   // gRPC may not have read them yet. It then sees the end by itself.
   absl::SleepFor(absl::Milliseconds(50));
-  for (const server::Descriptor& peer : peers) {
+  for (const Descriptor& peer : peers) {
     send(peer.get(), "xx", 2, MSG_MORE);
     shutdown(peer.get(), SHUT_WR);
   }
@@ -169,7 +169,7 @@ TEST(Upload, AnAnswerThatNobodyReadsIsDroppedAtTheStallTime) {
   *request.mutable_q() = server::RandomTensor({1, 2048, 1, 1});
   *request.mutable_k() = server::RandomTensor({1, 1, 1, 1});
   *request.mutable_v() = server::RandomTensor({1, 1, 1, 256});
-  const server::Descriptor socket(SendRawHttp2Call(
+  const Descriptor socket(SendRawHttp2Call(
       server->tcp(), kForwardPath, {}, request.SerializeAsString()));
   const std::string ended =
       "attnd_requests_total{code=\"CANCELLED\",method=\"Forward\"}";
@@ -183,7 +183,7 @@ TEST(Upload, OnesThatWaitAreRefusedOnceTheServerDrains) {
   // Two stall in all the memory that there is for large ones.
   const std::vector<std::pair<std::string, std::string>> large = {
       {kHint, "3145728"}};
-  std::vector<server::Descriptor> stalled;
+  std::vector<Descriptor> stalled;
   for (int i = 0; i < 2; ++i) {
     stalled.emplace_back(
         SendRawHttp2Call(server->tcp(), kForwardPath, large, "some", 3000));

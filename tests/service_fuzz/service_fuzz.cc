@@ -4,6 +4,7 @@
 //   service_fuzz --server=HOST:PORT [--problems=5000] [--seed=1] [--clients=4]
 //   service_fuzz --attnd=PATH [--device=cuda] ...    starts one itself
 //   service_fuzz --server=HOST:PORT --seed=S --only=K     problem K again
+//   service_fuzz --regions=host ...                  most tensors in a region
 //
 // Prints each miss; exits with 1 if there is one.
 
@@ -21,18 +22,24 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "attnd/client.h"
+#include "attnd/region.h"
 #include "tests/integration/process.h"
 #include "tests/service_fuzz/exchange.h"
 #include "tests/service_fuzz/generate.h"
+#include "tests/service_fuzz/in_region.h"
 
 namespace attnd::fuzz {
 namespace {
+
+// Enough for the largest problem, several times over.
+constexpr int64_t kRegionBytes = int64_t{64} << 20;
 
 struct Options {
   std::string server, attnd, device = "cpu";
   int64_t problems = 5000, first = 0, only = -1;
   uint64_t seed = 1;
   int clients = 4;
+  std::string regions = "none", region_socket;
   Limits limits;
 };
 
@@ -65,7 +72,7 @@ class Run {
  private:
   // A client's share.
   void Work() {
-    auto client = client::Client::Create(server_);
+    auto client = Connect();
     if (!client.ok()) return Miss(client.status().ToString());
     for (int64_t k = next_++; k < end_; k = next_++) {
       const FuzzProblem problem = Generate(options_.seed, k, options_.limits);
@@ -78,6 +85,14 @@ class Run {
       backward_ += problem.backward;
       unimplemented_ += outcome.what == Outcome::kUnimplemented;
     }
+  }
+
+  absl::StatusOr<std::unique_ptr<client::Client>> Connect() {
+    auto client = client::Client::Create(server_);
+    if (!client.ok() || options_.regions == "none") return client;
+    auto region = client::Region::Lease(options_.region_socket, kRegionBytes);
+    if (!region.ok()) return region.status();
+    return InRegion(*std::move(client), *std::move(region), HostCopies());
   }
 
   void Miss(const std::string& text) {
@@ -113,6 +128,11 @@ int Main(int argc, char** argv) {
   app.add_option("--clients", options.clients, "at a time")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  app.add_option("--regions", options.regions, "where tensors lie")
+      ->check(CLI::IsMember({"none", "host"}))
+      ->capture_default_str();
+  app.add_option("--region_socket", options.region_socket,
+                 "of --server, for --regions");
   app.add_option("--max_tokens", options.limits.max_tokens, "of a sequence")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -123,8 +143,15 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "--server or --attnd is required\n");
     return 2;
   }
-  const auto process = testing::ServerProcess::Start(
-      options.attnd, {"--device=" + options.device});
+  const testing::TempFolder folder;
+  std::vector<std::string> flags = {"--device=" + options.device};
+  if (options.regions != "none") {
+    options.region_socket = folder.File("regions");
+    flags.push_back("--region_socket=" + options.region_socket);
+    flags.push_back(
+        absl::StrCat("--region_memory=", options.clients * kRegionBytes));
+  }
+  const auto process = testing::ServerProcess::Start(options.attnd, flags);
   if (!process.ok()) {
     std::fprintf(stderr, "%s\n", process.status().ToString().c_str());
     return 2;

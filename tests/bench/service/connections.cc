@@ -28,7 +28,6 @@
 namespace attnd::bench {
 namespace {
 
-using server::Descriptor;
 using testing::ServerProcess;
 
 // A connection from 127.0.0.2 that says nothing; whether it is taken is not
