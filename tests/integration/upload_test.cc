@@ -169,8 +169,8 @@ TEST(Upload, AnAnswerThatNobodyReadsIsDroppedAtTheStallTime) {
   *request.mutable_q() = server::RandomTensor({1, 2048, 1, 1});
   *request.mutable_k() = server::RandomTensor({1, 1, 1, 1});
   *request.mutable_v() = server::RandomTensor({1, 1, 1, 256});
-  const Descriptor socket(SendRawHttp2Call(
-      server->tcp(), kForwardPath, {}, request.SerializeAsString()));
+  const Descriptor socket(SendRawHttp2Call(server->tcp(), kForwardPath, {},
+                                           request.SerializeAsString()));
   const std::string ended =
       "attnd_requests_total{code=\"CANCELLED\",method=\"Forward\"}";
   EXPECT_TRUE(Reaches(*server, ended, 1));
