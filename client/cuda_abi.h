@@ -85,8 +85,10 @@ inline constexpr int kGranularityMinimum = 0;
   X(error_string, "cuGetErrorString", (Result, const char**))
 
 struct Functions {
+  // NOLINTBEGIN(bugprone-macro-parentheses): a declaration has none.
 #define ATTND_CUDA_MEMBER(name, symbol, parameters) \
   Result(*name) parameters = nullptr;
+  // NOLINTEND(bugprone-macro-parentheses)
   ATTND_CUDA_FUNCTIONS(ATTND_CUDA_MEMBER)
 #undef ATTND_CUDA_MEMBER
   // cuDeviceGetUuid_v2, or of a driver older than that cuDeviceGetUuid.

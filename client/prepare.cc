@@ -108,7 +108,7 @@ class Preparation {
       lesson_.lacks_exchange = true;
       LearnThat(spec);
       spec.exchange.reset();
-      const absl::Status status = FillUnary(spec);
+      absl::Status status = FillUnary(spec);
       if (status.ok()) return status;
       return absl::UnimplementedError(absl::StrCat(
           "the server lacks Exchange (", refusal.message(),
@@ -129,7 +129,7 @@ class Preparation {
     if (options_.transport != TransportKind::kStream &&
         (!is_auto() || placement_.sent_bytes < kStreamFromBytes ||
          route_.lacks_exchange)) {
-      const absl::Status status = FillUnary(spec);
+      absl::Status status = FillUnary(spec);
       if (status.ok() || !is_auto()) return status;
       // Too large for a message, perhaps.
     }
@@ -196,7 +196,8 @@ class Preparation {
         }
       }
     }
-    return named.empty() ? regions : named;
+    if (named.empty()) return regions;
+    return named;
   }
 
   void LearnThat(CallSpec& spec) const {
