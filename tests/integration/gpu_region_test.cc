@@ -132,6 +132,14 @@ class GpuRegionTest : public ::testing::Test {
     client_->AddRegion(*device);
   }
 
+  // Of a call whose tensors lie in regions_[way].
+  static client::CallOptions By(size_t way) {
+    client::CallOptions options;
+    options.timeout = kHangLimit;
+    options.transport =
+        way == 0 ? TransportKind::kUnary : TransportKind::kRegion;
+    return options;
+  }
   void Expect(const absl::StatusOr<client::Report>& report, size_t way) {
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->fallback, "");
@@ -150,8 +158,6 @@ constexpr client::DType kDTypes[] = {client::DType::kF32, client::DType::kF16,
                                      client::DType::kBF16};
 
 TEST_F(GpuRegionTest, ForwardsHaveTheBitsOfThoseThatTravel) {
-  client::CallOptions options;
-  options.timeout = kHangLimit;
   for (const Shape& s : kShapes) {
     for (client::DType dtype : kDTypes) {
       const std::vector<int64_t> q_shape = {s.batch, s.q_len, s.q_heads,
@@ -174,7 +180,7 @@ TEST_F(GpuRegionTest, ForwardsHaveTheBitsOfThoseThatTravel) {
         call.o = tensors.Out(client::DType::kF32, o_shape, o[way]);
         call.lse = tensors.Out(client::DType::kF32,
                                {s.batch, s.q_heads, s.q_len}, lse[way]);
-        Expect(client_->Forward(call, options), way);
+        Expect(client_->Forward(call, By(way)), way);
         tensors.Fetch();
       }
       for (int way : {1, 2}) {
@@ -186,8 +192,6 @@ TEST_F(GpuRegionTest, ForwardsHaveTheBitsOfThoseThatTravel) {
 }
 
 TEST_F(GpuRegionTest, DeterministicBackwardsHaveTheBitsOfThoseThatTravel) {
-  client::CallOptions options;
-  options.timeout = kHangLimit;
   for (const int64_t dim : {64, 128, 256, 40}) {
     for (client::DType dtype : kDTypes) {
       const std::vector<int64_t> shape = {2, 300, 4, dim};
@@ -217,7 +221,7 @@ TEST_F(GpuRegionTest, DeterministicBackwardsHaveTheBitsOfThoseThatTravel) {
         call.dq = tensors.Out(dtype, shape, dq[way]);
         call.dk = tensors.Out(dtype, shape, dk[way]);
         call.dv = tensors.Out(dtype, shape, dv[way]);
-        Expect(client_->Backward(call, options), way);
+        Expect(client_->Backward(call, By(way)), way);
         tensors.Fetch();
       }
       for (int way : {1, 2}) {

@@ -55,7 +55,7 @@ class Moved {
   absl::Status Back(const Report& report) {
     if (!status_.ok()) return status_;
     if (!report.fallback.empty()) return absl::InternalError(report.fallback);
-    if (!taken_.empty() && report.transport == client::TransportKind::kUnary) {
+    if (moved_bytes_ > 0 && report.transport == client::TransportKind::kUnary) {
       return absl::InternalError("nothing travelled by reference");
     }
     for (const Result& result : results_) {
@@ -84,6 +84,7 @@ class Moved {
       return nullptr;
     }
     taken_.push_back(*place);
+    moved_bytes_ += BytesOf(dtype, shape);
     return place->data;
   }
 
@@ -91,6 +92,7 @@ class Moved {
   const RegionCopies& copies_;
   uint64_t seen_ = 0;
   absl::Status status_;
+  int64_t moved_bytes_ = 0;  // a tensor without any travels in the message
   std::vector<Tensor> taken_;
   std::vector<Result> results_;
 };

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <future>
 #include <limits>
 #include <memory>
 #include <random>
@@ -53,11 +54,17 @@ class SharedBytes {
   void* const data_;
 };
 
-// Writes to memory as often as it can.
+// Writes to memory as often as it can, and has begun to once it is made:
+// setting up takes longer than many a kernel.
 class Scribbler {
  public:
   explicit Scribbler(const ExportableMemory& memory, int device)
-      : memory_(memory), thread_([this, device] { status_ = Run(device); }) {}
+      : memory_(memory), thread_([this, device] {
+          status_ = Run(device);
+          Begin();
+        }) {
+    begun_.get_future().wait();
+  }
   absl::StatusOr<int64_t> Stop() {
     stop_ = true;
     thread_.join();
@@ -98,11 +105,15 @@ class Scribbler {
     Fill(random, static_cast<uint32_t*>(patterns));
     while (status.ok() && !stop_) {
       status = Write(random, static_cast<std::byte*>(patterns), stream);
+      Begin();
     }
     if (status.ok()) status = Check(cudaStreamSynchronize(stream));
     cudaStreamDestroy(stream);
     cudaFreeHost(patterns);
     return status;
+  }
+  void Begin() {
+    if (!std::exchange(has_begun_, true)) begun_.set_value();
   }
   static void Fill(std::mt19937_64& random, uint32_t* patterns) {
     constexpr int64_t kCount = kPatternBytes / 4;
@@ -138,6 +149,8 @@ class Scribbler {
   std::atomic<bool> stop_ = false;
   int64_t writes_ = 0;  // of the thread, until it has ended
   absl::Status status_;
+  bool has_begun_ = false;  // the thread's, as it is said once
+  std::promise<void> begun_;
   std::thread thread_;
 };
 
