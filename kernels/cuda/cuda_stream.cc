@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/cuda/backward.h"
@@ -124,8 +125,13 @@ absl::Status CudaStream::Download(const std::byte* from, HostSpan to) {
 absl::Status CudaStream::Use(std::shared_ptr<DeviceBuffer> buffer) {
   absl::Status status = UseDevice(device_);
   if (!status.ok()) return Broken(std::move(status));
-  used_.push_back(std::static_pointer_cast<StreamBuffer>(std::move(buffer)));
-  return used_.back()->JoinTo(stream_.get());
+  auto used = std::static_pointer_cast<StreamBuffer>(std::move(buffer));
+  status = used->JoinTo(stream_.get());
+  // A request's tensors mostly lie in one; Reset lets it go once.
+  if (std::find(used_.begin(), used_.end(), used) == used_.end()) {
+    used_.push_back(std::move(used));
+  }
+  return status;
 }
 
 absl::StatusOr<int> CudaStream::Mark() {

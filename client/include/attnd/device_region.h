@@ -32,9 +32,8 @@ struct ExportedMemory {
 
 // Lends `memory`, which must stay mapped as long as the region. Blocks for
 // `timeout` at most. Errors as Region::Lease's; INVALID_ARGUMENT: the server
-// finds no such memory, or not of that size, behind the descriptor;
-// UNIMPLEMENTED: it takes no GPU's memory; NOT_FOUND: it does not have that
-// GPU.
+// does not have that GPU, or finds no such memory, or not of that size, behind
+// the descriptor; UNIMPLEMENTED: it takes no GPU's memory.
 absl::StatusOr<std::shared_ptr<Region>> LendDeviceMemory(
     const std::string& socket, const ExportedMemory& memory,
     absl::Duration timeout = absl::Seconds(5));
