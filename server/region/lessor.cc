@@ -219,6 +219,7 @@ RegionStats Lessor::stats() const {
   const SlabPoolStats pool = pool_->stats();
   stats.free_bytes = pool.free_bytes;
   stats.replaced = pool.replaced;
+  stats.pinned_pieces = pool.pinned_at_start + pool.pinned_by_keeper;
   for (int i = 0; i < kRegionRefusals; ++i) stats.refused[i] = refused_[i];
   return stats;
 }

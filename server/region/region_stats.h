@@ -28,8 +28,9 @@ struct RegionStats {
   int64_t leased_bytes = 0;
   int64_t imports = 0;
   int64_t imported_bytes = 0;
-  int64_t free_bytes = 0;  // of host memory, that can be leased now
-  int64_t replaced = 0;    // regions of host memory that were made anew
+  int64_t free_bytes = 0;     // of host memory, that can be leased now
+  int64_t replaced = 0;       // regions of host memory that were made anew
+  int64_t pinned_pieces = 0;  // of host memory, ever
   int connections = 0;
   std::array<int64_t, kRegionRefusals> refused{};  // by RegionRefusal
 };

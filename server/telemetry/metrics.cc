@@ -242,6 +242,10 @@ void Metrics::AddRegions(std::vector<MetricFamily>& to) const {
   to.push_back(Count("attnd_region_slabs_replaced_total",
                      "Regions of host memory made for those given back",
                      static_cast<double>(stats.replaced)));
+  to.push_back(Count("attnd_region_pinned_pieces_total",
+                     "Pieces of host memory that were pinned for regions, at "
+                     "the start or for those given back",
+                     static_cast<double>(stats.pinned_pieces)));
   MetricFamily refused{"attnd_region_refused_total",
                        "Regions that somebody asked for and did not get, or "
                        "lost as it broke the rules, by why",

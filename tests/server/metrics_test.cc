@@ -115,6 +115,7 @@ TEST(Metrics, CountsRegions) {
   regions.imported_bytes = 4;
   regions.free_bytes = 5;
   regions.replaced = 6;
+  regions.pinned_pieces = 8;
   regions.connections = 7;
   regions.refused[static_cast<int>(RegionRefusal::kMemory)] = 8;
   regions.refused[static_cast<int>(RegionRefusal::kDraining)] = 9;
@@ -125,6 +126,7 @@ TEST(Metrics, CountsRegions) {
   EXPECT_THAT(text, HasSubstr("\nattnd_region_imported_bytes 4\n"));
   EXPECT_THAT(text, HasSubstr("\nattnd_region_free_bytes 5\n"));
   EXPECT_THAT(text, HasSubstr("\nattnd_region_slabs_replaced_total 6\n"));
+  EXPECT_THAT(text, HasSubstr("\nattnd_region_pinned_pieces_total 8\n"));
   EXPECT_THAT(text, HasSubstr("\nattnd_region_connections 7\n"));
   EXPECT_THAT(text,
               HasSubstr("\nattnd_region_refused_total{reason=\"memory\"} 8\n"));
