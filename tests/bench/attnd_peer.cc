@@ -1,12 +1,9 @@
 #include "tests/bench/attnd_peer.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "attnd/client.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "proto/wire/grpc_polling.h"
@@ -14,21 +11,11 @@
 #include "server/program/heap.h"
 #include "server/server.h"
 #include "tests/bench/peer_process.h"
+#include "tests/bench/require.h"
 #include "tests/server/fakes/identity_backend.h"
 
 namespace attnd::bench {
 namespace {
-
-// Ends the process: a benchmark has nothing else to do.
-template <typename T>
-T Get(absl::StatusOr<T> value) {
-  if (!value.ok()) {
-    std::fprintf(stderr, "attnd: %s\n",
-                 std::string(value.status().message()).c_str());
-    std::exit(1);
-  }
-  return *std::move(value);
-}
 
 void Serve(std::unique_ptr<Backend> backend, bool long_links,
            const std::string& path) {

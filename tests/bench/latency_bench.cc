@@ -7,9 +7,6 @@
 // process takes turns with a pair: where processors are few, each call would
 // wait for what the others' servers do after their answers.
 
-#include <grpcpp/generic/generic_stub.h>
-#include <grpcpp/grpcpp.h>
-
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -21,6 +18,7 @@
 #include "CLI/CLI.hpp"
 #include "attnd/client.h"
 #include "tests/bench/attnd_peer.h"
+#include "tests/bench/empty_caller.h"
 #include "tests/bench/empty_stream.h"
 #include "tests/bench/peer_process.h"
 #include "tests/bench/stats.h"
@@ -29,46 +27,12 @@ namespace attnd::bench {
 namespace {
 
 constexpr double kBar = 1.45;
-constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
 struct Options {
   int pairs = 6000;
   int starts = 6;
   int warm_up = 300;  // pairs, per start
   bool check = false;
-};
-
-// Blocking calls of `method` with an empty message, without the client library.
-class EmptyCaller {
- public:
-  EmptyCaller(const std::string& target, const char* method) : method_(method) {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    stub_ = std::make_unique<grpc::GenericStub>(grpc::CreateCustomChannel(
-        target, grpc::InsecureChannelCredentials(), arguments));
-  }
-
-  void Call() {
-    grpc::ClientContext context;
-    grpc::ByteBuffer request(&empty_, 1), response;
-    grpc::Status status;
-    auto call = stub_->PrepareUnaryCall(&context, method_, request, &queue_);
-    call->StartCall();
-    call->Finish(&response, &status, nullptr);
-    void* tag;
-    bool ok;
-    queue_.Next(&tag, &ok);
-    if (!status.ok()) {
-      std::fprintf(stderr, "%s: %s\n", method_, status.error_message().c_str());
-      std::exit(1);
-    }
-  }
-
- private:
-  const char* const method_;
-  std::unique_ptr<grpc::GenericStub> stub_;
-  grpc::CompletionQueue queue_;
-  const grpc::Slice empty_;
 };
 
 // The smallest forward there is.

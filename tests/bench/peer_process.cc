@@ -30,6 +30,14 @@ void ServeUntilParentIsDone(int port) {
   }
 }
 
+double CpuSecondsOf(pid_t pid) {
+  clockid_t clock;
+  timespec time = {};
+  errno = clock_getcpuclockid(pid, &clock);
+  if (errno != 0 || clock_gettime(clock, &time)) Die("a server's CPU clock");
+  return double(time.tv_sec) + double(time.tv_nsec) / 1e9;
+}
+
 PeerProcess::PeerProcess(std::vector<std::string> arguments,
                          std::string program) {
   int to_child[2], from_child[2];
@@ -54,14 +62,6 @@ PeerProcess::PeerProcess(std::vector<std::string> arguments,
     std::exit(1);
   }
   std::fclose(said);
-}
-
-double PeerProcess::CpuSeconds() const {
-  clockid_t clock;
-  timespec time = {};
-  errno = clock_getcpuclockid(pid_, &clock);
-  if (errno != 0 || clock_gettime(clock, &time)) Die("a server's CPU clock");
-  return double(time.tv_sec) + double(time.tv_nsec) / 1e9;
 }
 
 PeerProcess::~PeerProcess() {

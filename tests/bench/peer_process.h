@@ -17,6 +17,9 @@ inline constexpr char kThisProgram[] = "/proc/self/exe";
 // done with it or gone.
 void ServeUntilParentIsDone(int port);
 
+// What a process' threads, also those that have ended, have had of processors.
+double CpuSecondsOf(pid_t pid);
+
 // In the parent. Ends the process on any failure to start it: a benchmark has
 // nothing else to do.
 class PeerProcess {
@@ -30,8 +33,8 @@ class PeerProcess {
   PeerProcess& operator=(const PeerProcess&) = delete;
 
   std::string target() const { return "127.0.0.1:" + std::to_string(port_); }
-  // What its threads, also those that have ended, have had of processors.
-  double CpuSeconds() const;
+  pid_t pid() const { return pid_; }
+  double CpuSeconds() const { return CpuSecondsOf(pid_); }
 
  private:
   pid_t pid_ = -1;

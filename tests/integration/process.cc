@@ -72,6 +72,33 @@ TempFolder::~TempFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+Usage UsageOf(pid_t pid) {
+  Usage usage;
+  const std::string folder = absl::StrCat("/proc/", pid);
+  for (absl::string_view line :
+       absl::StrSplit(ReadFile(folder + "/status"), '\n')) {
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(line, absl::ByAnyChar(": \t"), absl::SkipEmpty());
+    int64_t value = 0;
+    if (words.size() < 2 || !absl::SimpleAtoi(words[1], &value)) continue;
+    if (words[0] == "VmRSS") usage.resident_bytes = value << 10;
+    if (words[0] == "VmHWM") usage.peak_resident_bytes = value << 10;
+  }
+  std::error_code ignored;
+  for (const auto& task :
+       std::filesystem::directory_iterator(folder + "/task", ignored)) {
+    const std::string name = ReadFile(task.path() / "comm");
+    ++usage.all_threads;
+    usage.threads += !absl::StartsWith(name, "default-execut") &&
+                     !absl::StartsWith(name, "grpc_global_tim");
+  }
+  for ([[maybe_unused]] const auto& entry :
+       std::filesystem::directory_iterator(folder + "/fd", ignored)) {
+    ++usage.descriptors;
+  }
+  return usage;
+}
+
 absl::StatusOr<std::unique_ptr<ServerProcess>> ServerProcess::Start(
     const std::string& binary, const std::vector<std::string>& flags, int log) {
   std::unique_ptr<ServerProcess> process(new ServerProcess);
@@ -185,33 +212,6 @@ std::optional<int> ServerProcess::Wait(absl::Duration timeout) {
   waitpid(pid_, &status, 0);
   exit_ = ExitStatus(status);
   return exit_;
-}
-
-Usage ServerProcess::usage() const {
-  Usage usage;
-  const std::string folder = absl::StrCat("/proc/", pid_);
-  for (absl::string_view line :
-       absl::StrSplit(ReadFile(folder + "/status"), '\n')) {
-    const std::vector<absl::string_view> words =
-        absl::StrSplit(line, absl::ByAnyChar(": \t"), absl::SkipEmpty());
-    int64_t value = 0;
-    if (words.size() < 2 || !absl::SimpleAtoi(words[1], &value)) continue;
-    if (words[0] == "VmRSS") usage.resident_bytes = value << 10;
-    if (words[0] == "VmHWM") usage.peak_resident_bytes = value << 10;
-  }
-  std::error_code ignored;
-  for (const auto& task :
-       std::filesystem::directory_iterator(folder + "/task", ignored)) {
-    const std::string name = ReadFile(task.path() / "comm");
-    ++usage.all_threads;
-    usage.threads += !absl::StartsWith(name, "default-execut") &&
-                     !absl::StartsWith(name, "grpc_global_tim");
-  }
-  for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator(folder + "/fd", ignored)) {
-    ++usage.descriptors;
-  }
-  return usage;
 }
 
 Ran RunProgram(const std::vector<std::string>& command,

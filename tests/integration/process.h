@@ -46,6 +46,8 @@ struct Usage {
   int descriptors = 0;
 };
 
+Usage UsageOf(pid_t pid);
+
 class ServerProcess {
  public:
   // Starts `binary --port_file=... flags...`, with --port=0, --device=cpu and a
@@ -61,7 +63,7 @@ class ServerProcess {
   std::string tcp() const { return tcp_; }  // "127.0.0.1:1234"
   std::string unix_socket() const;          // "unix:/...", unless in `flags`
   std::string log() const;                  // its stderr so far
-  Usage usage() const;
+  Usage usage() const { return UsageOf(pid_); }
   int metrics_port() const;  // -1: none
   // What it says to Prometheus; it was started with --metrics_port=0.
   std::string Metrics() const;
