@@ -18,12 +18,13 @@ namespace attnd::bench {
 namespace {
 
 void Serve(std::unique_ptr<Backend> backend, bool long_links,
-           const std::string& path) {
+           const std::string& path, const server::RegionOptions& regions) {
   std::vector<std::unique_ptr<Backend>> backends;
   backends.push_back(std::move(backend));
   server::ServerOptions options;
   options.long_links = long_links;
   options.unix_socket = path;
+  options.regions = regions;
   // As attnd does.
   options.scheduler.run_here_flops = server::kRunHereFlops;
   server::ReadWholeFrames();
@@ -36,12 +37,13 @@ void Serve(std::unique_ptr<Backend> backend, bool long_links,
 
 }  // namespace
 
-void ServeAttndCopying(bool long_links, const std::string& path) {
-  Serve(std::make_unique<server::IdentityBackend>(), long_links, path);
+void ServeAttndCopying(bool long_links, const std::string& path,
+                       const server::RegionOptions& regions) {
+  Serve(std::make_unique<server::IdentityBackend>(), long_links, path, regions);
 }
 
 void ServeAttndOnCpu() {
-  Serve(Get(CreateCpuBackend({})), /*long_links=*/false, "");
+  Serve(Get(CreateCpuBackend({})), /*long_links=*/false, "", {});
 }
 
 EchoCall ConnectAttnd(const std::string& target, int connections,

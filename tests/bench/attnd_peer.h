@@ -7,14 +7,17 @@
 #include <string>
 
 #include "attnd/client.h"
+#include "server/region/options.h"
 #include "tests/bench/echo_peers.h"
 
 namespace attnd::bench {
 
 // Serve on a free loopback port, and on the unix socket `path` if that is not
 // empty, until the parent is done: with a backend that only copies, so that O
-// is Q, or with the CPU's. `long_links`: the server's option of that name.
-void ServeAttndCopying(bool long_links, const std::string& path = "");
+// is Q, or with the CPU's. `long_links` and `regions`: the server's options of
+// these names.
+void ServeAttndCopying(bool long_links, const std::string& path = "",
+                       const server::RegionOptions& regions = {});
 void ServeAttndOnCpu();
 
 // A client with connections of its own, for the server that copies, which takes
