@@ -21,9 +21,11 @@ with tempfile.TemporaryDirectory() as _folder:
 class ClientTest(unittest.TestCase):
   """Tests that share an attnd, which must exit with 0 after the last."""
 
+  FLAGS = ()  # of that attnd
+
   @classmethod
   def setUpClass(cls):
-    cls.server = harness.Server(OPTIONS.server)
+    cls.server = harness.Server(OPTIONS.server, *cls.FLAGS)
     cls.channel = cls.server.channel()
     cls.stub = pb_grpc.AttentionServiceStub(cls.channel)
 

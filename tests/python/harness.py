@@ -15,21 +15,25 @@ from grpc_status import rpc_status
 from grpc_tools import protoc
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROTO = "attn/v1/attention.proto"
+PROTOS = ["attn/v1/attention.proto", "attn/v1/region.proto"]
 # What a user of generated stubs sets: the default receive limit is 4 MiB.
 CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1),
                    ("grpc.max_send_message_length", -1)]
 
 
 def generate_stubs(folder):
-  """The modules (attention_pb2, attention_pb2_grpc), generated into folder."""
+  """The modules (attention_pb2, attention_pb2_grpc), generated into folder.
+
+  With region_pb2, which is imported as well.
+  """
   well_known = pathlib.Path(grpc_tools.__file__).parent / "_proto"
   arguments = ["protoc", f"-I{ROOT / 'proto'}", f"-I{well_known}",
-               f"--python_out={folder}", f"--grpc_python_out={folder}", PROTO]
+               f"--python_out={folder}", f"--grpc_python_out={folder}", *PROTOS]
   if protoc.main(arguments) != 0:
     raise RuntimeError(f"protoc failed: {arguments}")
   sys.path.insert(0, str(folder))
   try:
+    importlib.import_module("attn.v1.region_pb2")
     return (importlib.import_module("attn.v1.attention_pb2"),
             importlib.import_module("attn.v1.attention_pb2_grpc"))
   finally:

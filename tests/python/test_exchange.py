@@ -2,7 +2,6 @@
 """
 
 import pathlib
-import queue
 import signal
 import sys
 import threading
@@ -14,6 +13,7 @@ import numpy as np
 import client
 import harness
 from client import pb, pb_grpc
+from streams import Stream
 
 sys.path.insert(0, str(harness.ROOT / "docs" / "examples"))
 import exchange  # needs the stubs of client  pylint: disable=wrong-import-position
@@ -42,41 +42,6 @@ def whole(request, inputs):
   for name, data in inputs.items():
     getattr(unary, name).data = data
   return unary
-
-
-class Stream:
-  """One Exchange stream, message by message."""
-
-  def __init__(self, channel, timeout=60):
-    self._to_send = queue.SimpleQueue()
-    self._call = pb_grpc.AttentionServiceStub(channel).Exchange(
-        iter(self._to_send.get, None), timeout=timeout)
-
-  def send(self, **part):
-    self._to_send.put(pb.ExchangeRequest(**part))
-
-  def half_close(self):
-    self._to_send.put(None)
-
-  def receive(self):
-    return next(self._call)
-
-  def all(self):
-    return list(self._call)
-
-  def code(self):
-    """The status that the stream ends with, whatever comes before."""
-    try:
-      self.all()
-    except grpc.RpcError:
-      pass
-    finally:
-      self.half_close()
-    return self._call.code()
-
-  def cancel(self):
-    self._call.cancel()
-    self.half_close()
 
 
 def header(request, streams=1):
