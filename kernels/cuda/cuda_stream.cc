@@ -58,6 +58,7 @@ absl::StatusOr<std::byte*> CudaStream::MapOutput(HostSpan host) {
 
 absl::Status CudaStream::Upload(absl::Span<const ConstHostSpan> from,
                                 std::byte* to) {
+  idle_ = false;
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = clock_.Enter(&PhaseTimes::upload);
   if (status.ok()) status = staging_->Copy(from, to);
@@ -67,6 +68,7 @@ absl::Status CudaStream::Upload(absl::Span<const ConstHostSpan> from,
 // May overtake what has been gathered for upload, which is for other tensors
 // and their padding: both are there before anything that comes with Enter.
 absl::Status CudaStream::UploadPinned(ConstHostSpan from, std::byte* to) {
+  idle_ = false;
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = clock_.Enter(&PhaseTimes::upload);
   if (status.ok()) status = CopyToDevice(from, to, stream_.get());
@@ -77,6 +79,7 @@ absl::Status CudaStream::Enter(PhaseClock::Phase phase) {
   if (run_.has_rest()) {
     return absl::FailedPreconditionError("a group is not enqueued to its end");
   }
+  idle_ = false;
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = staging_->Flush();
   if (status.ok()) status = clock_.Enter(phase);
@@ -105,6 +108,7 @@ absl::Status CudaStream::Backward(absl::Span<const BackwardArgs> group,
 
 absl::StatusOr<double> CudaStream::Proceed(absl::FunctionRef<bool()> pause) {
   if (!run_.has_rest()) return 1.0;
+  idle_ = false;
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = clock_.Enter(&PhaseTimes::compute);
   if (!status.ok()) return Broken(std::move(status));
@@ -158,6 +162,7 @@ absl::StatusOr<PhaseTimes> CudaStream::Wait() {
   if (!times.ok()) return Broken(times.status());
   staging_->Rewind();
   workspace_->Recycle();
+  idle_ = true;
   return times;
 }
 
@@ -173,6 +178,7 @@ void CudaStream::Reset() {
 // Where the device is broken nothing runs on it any more.
 void CudaStream::LetGo() {
   if (used_.empty()) return;
+  if (idle_) return used_.clear();
   if (const absl::StatusOr<int> end = marks_.Add(); end.ok()) {
     for (const std::shared_ptr<StreamBuffer>& buffer : used_) {
       buffer->Release(marks_.event(*end)).IgnoreError();

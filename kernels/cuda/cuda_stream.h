@@ -90,6 +90,8 @@ class CudaStream : public Stream {
   SlicedRun run_;  // refers to the workspace
   Marks marks_;
   std::vector<std::shared_ptr<StreamBuffer>> used_;
+  // Nothing has been enqueued since the last Wait, which found all done.
+  bool idle_ = true;
 };
 
 }  // namespace attnd::cuda

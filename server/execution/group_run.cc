@@ -32,17 +32,22 @@ GroupRun::GroupRun(const Backend& backend, std::unique_ptr<Stream> stream,
   for (WorkPtr& work : works) members_.emplace_back(std::move(work));
 }
 
+void GroupRun::Begin() {
+  taken_ = MonotonicNow();
+  early_ = LoadAndLaunch([] { return false; });
+}
+
 absl::StatusOr<GroupRun::Outcome> GroupRun::Execute(Pause pause,
                                                     Complete complete) {
   const absl::Time now = MonotonicNow();
   if (paused_at_.has_value()) {
     paused_ += now - *paused_at_;
-  } else {
+  } else if (!early_.has_value()) {
     taken_ = now;
   }
   share_before_ = share_;
-  absl::Status status;
-  if (!begun_) status = Begin(pause);
+  absl::Status status = early_.value_or(absl::OkStatus());
+  if (status.ok() && !begun_) status = LoadAndLaunch(pause);
   if (status.ok() && begun_) {
     status = Timed(times_.compute, [&] { return Proceed(pause); });
   }
@@ -62,7 +67,7 @@ absl::StatusOr<GroupRun::Outcome> GroupRun::Execute(Pause pause,
 }
 
 // Everything up to the kernels, and what begins them, unless it is paused.
-absl::Status GroupRun::Begin(Pause pause) {
+absl::Status GroupRun::LoadAndLaunch(Pause pause) {
   absl::Status status = Timed(times_.upload, [&] { return LoadAll(pause); });
   if (!status.ok() || members_.back().state() == State::kLoading) return status;
   begun_ = true;

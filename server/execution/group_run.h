@@ -45,6 +45,11 @@ class GroupRun {
   GroupRun(const Backend& backend, std::unique_ptr<Stream> stream,
            OutputPool& pool, std::vector<WorkPtr> works);
 
+  // Enqueues what Execute begins with: uploads, and kernels or the first of
+  // them. For whoever has less to do than the thread that Execute will be
+  // called on, once, takes to wake up. What goes wrong, Execute says.
+  void Begin();
+
   // Hands each member to `complete` once its results are there, the last ones
   // after the stream was reset; what is deferred stays. Calls release_inputs of
   // what it has uploaded or will not upload. Not OK: what broke the device; the
@@ -85,7 +90,7 @@ class GroupRun {
     int mark = 0;
   };
 
-  absl::Status Begin(Pause pause);
+  absl::Status LoadAndLaunch(Pause pause);
   absl::Status LoadAll(Pause pause);
   void Divide();
   absl::Status Launch(absl::Span<GroupMember> members);
@@ -113,6 +118,7 @@ class GroupRun {
   // Of members that went early: what they had on the device is there until the
   // stream is reset.
   std::vector<std::shared_ptr<Charge>> charges_;
+  std::optional<absl::Status> early_;  // of Begin
   absl::Time taken_;
   std::optional<absl::Time> paused_at_;  // the last time
   absl::Duration paused_;                // all times together

@@ -56,6 +56,13 @@ void Lane::Run(Assignment assignment) {
   }
 }
 
+Assignment Lane::Begin(Assignment assignment) {
+  if (assignment.run != nullptr) return assignment;
+  assignment.run = NewRun(assignment.works);
+  assignment.run->Begin();
+  return assignment;
+}
+
 std::unique_ptr<GroupRun> Lane::NewRun(std::vector<WorkPtr> works) {
   return std::make_unique<GroupRun>(backend_, streams_.Take(), pool_,
                                     std::move(works));

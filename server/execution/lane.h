@@ -28,7 +28,7 @@ namespace attnd::server {
 // What a lane is to run.
 struct Assignment {
   std::vector<WorkPtr> works;     // none: the lane ends
-  std::unique_ptr<GroupRun> run;  // theirs, if it was paused; null: to begin
+  std::unique_ptr<GroupRun> run;  // theirs, if it has begun; null: it has not
   bool may_pause = false;
 };
 
@@ -62,6 +62,9 @@ class Lane {
   // Runs a group to its end, or until it is parked. For the lane's own thread,
   // and for another while that one waits in NextGroup and is kept there.
   void Run(Assignment assignment);
+  // Begins what Run is then to be called with, and waits for nothing that takes
+  // long. For another thread, as Run.
+  Assignment Begin(Assignment assignment);
   // Whether something waits for which a run should be paused. Thread-safe.
   void SetWanted(bool wanted) { wanted_ = wanted; }
 

@@ -15,7 +15,7 @@ namespace {
 
 // What the keeper fills at once, so that what is given back meanwhile does not
 // wait for long.
-constexpr int64_t kFilledAtOnce = int64_t{8} << 20;
+constexpr int64_t kFilledAtOnce = int64_t{1} << 20;
 // When trying again to take a slab may succeed: clients hold theirs for long.
 constexpr absl::Duration kRetryTake = absl::Seconds(1);
 // Filling memory is bound by the kernel's zeroing it.

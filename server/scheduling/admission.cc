@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
@@ -151,6 +152,21 @@ bool MayRunHere(const Footprint& footprint, const SchedulerOptions& options) {
   return footprint.key.options.algorithm == Algorithm::kAuto &&
          footprint.flops <= options.run_here_flops &&
          footprint.moved_bytes() <= kRunHereBytes;
+}
+
+bool MayBeginHere(const Work& work, bool shares_host_memory) {
+  if (shares_host_memory) return false;
+  int64_t bytes = 0;
+  for (int i = 0; i < kTensorIds; ++i) {
+    const TensorId id = static_cast<TensorId>(i);
+    if (std::holds_alternative<HostPieces>(work.inputs[id])) {
+      bytes += work.request->input(id).bytes;
+    }
+    if (work.placed[id].region == nullptr) {
+      bytes += work.request->output(id).bytes;
+    }
+  }
+  return bytes <= kRunHereBytes;
 }
 
 void RateEstimate::Add(double cost, absl::Duration elapsed) {

@@ -55,6 +55,11 @@ absl::Status CheckEverFits(const Footprint& footprint,
 // SchedulerOptions::run_here_flops.
 bool MayRunHere(const Footprint& footprint, const SchedulerOptions& options);
 
+// Whether the thread that submits it may begin it, for a lane to go on with: a
+// device that does what it is told by itself is to run it, and few bytes of it
+// go through the hands of whoever does.
+bool MayBeginHere(const Work& work, bool shares_host_memory);
+
 // How fast work gets done, and so when a full queue has room again. Not
 // thread-safe.
 class RateEstimate {

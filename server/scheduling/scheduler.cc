@@ -42,6 +42,7 @@ Scheduler::Scheduler(
       on_device_fault_(std::move(on_device_fault)),
       queue_(options),
       roster_(devices_.size(), options.lanes_per_device),
+      begun_(devices_.size() * options.lanes_per_device),
       abandoned_(devices_.size()) {}
 
 Scheduler::~Scheduler() {
@@ -176,6 +177,9 @@ absl::Status Scheduler::Submit(const WorkPtr& work) {
 
 absl::Status Scheduler::Submit(Reservation reservation, const WorkPtr& work) {
   const Footprint& footprint = reservation.footprint_;
+  const bool runs_here = MayRunHere(footprint, options_);
+  const bool begins_here =
+      !runs_here && MayBeginHere(*work, devices_.share_host_memory());
   LaneRoster::Entry* lane = nullptr;
   Assignment here;
   {
@@ -184,11 +188,15 @@ absl::Status Scheduler::Submit(Reservation reservation, const WorkPtr& work) {
     if (!status.ok()) return status;
     lane = roster_.Wake(
         queue_.KindOf(footprint, footprint.devices & work->devices));
-    if (lane != nullptr) here = Borrow(*lane, footprint);
+    if (lane != nullptr && (runs_here || begins_here)) here = Borrow(*lane);
     UpdateWanted();
   }
   if (!here.works.empty()) {
-    RunHere(*lane, std::move(here));
+    if (runs_here) {
+      RunHere(*lane, std::move(here));
+    } else {
+      BeginHere(*lane, std::move(here));
+    }
   } else if (lane != nullptr) {
     lane->Notify();
   }
@@ -211,11 +219,10 @@ absl::Status Scheduler::Enqueue(Reservation& reservation, const WorkPtr& work) {
   return absl::OkStatus();
 }
 
-Assignment Scheduler::Borrow(LaneRoster::Entry& lane,
-                             const Footprint& footprint) {
+Assignment Scheduler::Borrow(LaneRoster::Entry& lane) {
   // Were anything else pending, the policy might let that lead, or join as
   // company.
-  if (queue_.requests() != 1 || !MayRunHere(footprint, options_)) return {};
+  if (queue_.requests() != 1) return {};
   const absl::Time now = MonotonicNow();
   WorkQueue::Group group = queue_.Take(roster_.Filter(lane), now);
   if (group.works.empty()) return {};
@@ -246,6 +253,13 @@ void Scheduler::RunHere(LaneRoster::Entry& lane, Assignment assignment) {
   roster_.Return(lane, /*wanted=*/stopping_ ||
                            queue_.Has(roster_.Filter(lane)) ||
                            !abandoned_[lane.device()].empty());
+}
+
+void Scheduler::BeginHere(LaneRoster::Entry& lane, Assignment assignment) {
+  assignment = devices_.lane(lane.lane()).Begin(std::move(assignment));
+  MutexLock lock(mutex_);
+  begun_[lane.lane()] = std::move(assignment);
+  roster_.Return(lane, /*wanted=*/true);
 }
 
 void Scheduler::Cancel(const WorkPtr& work) {
@@ -315,7 +329,10 @@ Assignment Scheduler::NextGroup(int index) {
     finished.clear();
     lock.Lock();
   }
-  while (!stopping_ && roster_.InService(lane)) {
+  while (true) {
+    // Whatever happens meanwhile, it must end.
+    if (begun_[index].run != nullptr) return std::exchange(begun_[index], {});
+    if (stopping_ || !roster_.InService(lane)) return {};
     const absl::Time now = MonotonicNow();
     std::vector<Waiting> expired = queue_.TakeExpired(now);
     std::vector<std::unique_ptr<GroupRun>> abandoned =
@@ -340,7 +357,6 @@ Assignment Scheduler::NextGroup(int index) {
     if (other != nullptr) other->Notify();
     return assignment;
   }
-  return {};
 }
 
 std::unique_ptr<GroupRun> Scheduler::Park(int index,

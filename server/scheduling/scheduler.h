@@ -135,12 +135,16 @@ class Scheduler final : private LaneFeeder {
   // Queues the work. UNAVAILABLE, DEADLINE_EXCEEDED or CANCELLED.
   absl::Status Enqueue(Reservation& reservation, const WorkPtr& work)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The request just queued, to run on the submitting thread with `lane`, which
-  // was idle and has not been notified. Empty: its own thread should look.
-  Assignment Borrow(LaneRoster::Entry& lane, const Footprint& footprint)
+  // The request just queued, to run or begin on the submitting thread with
+  // `lane`, which was idle and has not been notified. Empty: its own thread
+  // should look.
+  Assignment Borrow(LaneRoster::Entry& lane)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Runs what Borrow has returned.
   void RunHere(LaneRoster::Entry& lane, Assignment assignment)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Begins it, and leaves it to the lane's thread, which wakes up meanwhile.
+  void BeginHere(LaneRoster::Entry& lane, Assignment assignment)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // `lane` runs `group` from now on.
   Assignment Start(LaneRoster::Entry& lane, WorkQueue::Group group,
@@ -176,6 +180,8 @@ class Scheduler final : private LaneFeeder {
   mutable Mutex mutex_;
   WorkQueue queue_ ABSL_GUARDED_BY(mutex_);
   LaneRoster roster_ ABSL_GUARDED_BY(mutex_);
+  // By lane, what has begun for it on another thread.
+  std::vector<Assignment> begun_ ABSL_GUARDED_BY(mutex_);
   // By device, paused runs that will not go on.
   std::vector<std::vector<std::unique_ptr<GroupRun>>> abandoned_
       ABSL_GUARDED_BY(mutex_);

@@ -46,26 +46,6 @@ class CountingBackend : public IdentityBackend {
   DeviceInfo apart_;
 };
 
-// Moves the work's inputs into `region`, one behind the other, and has its
-// result written behind them. Returns where that is.
-int64_t MoveInto(const std::shared_ptr<const Region>& region, std::byte* memory,
-                 Work& work, TensorId output) {
-  int64_t offset = 0;
-  for (int i = 0; i < kTensorIds; ++i) {
-    const TensorId id = static_cast<TensorId>(i);
-    if (!work.request->input(id).present) continue;
-    std::byte* to = memory + offset;
-    for (const ConstHostSpan& piece : std::get<HostPieces>(work.inputs[id])) {
-      std::memcpy(to, piece.data(), piece.size());
-      to += piece.size();
-    }
-    work.inputs[id] = RegionBytes{region, offset};
-    offset += AlignedTensorBytes(work.request->input(id).bytes);
-  }
-  work.placed[output] = {region, offset};
-  return offset;
-}
-
 absl::Status Execute(IdentityBackend& backend, std::vector<WorkPtr> works,
                      std::vector<absl::StatusOr<WorkResult>>& results) {
   const auto pool = OutputPool::Create(backend.host_memory(), 0);
@@ -86,7 +66,7 @@ TEST(GroupRunRegionTest, AHostsDeviceReadsAndWritesThemInPlace) {
   auto region = TestRegion::OfHost("r", kRegionBytes);
   std::byte* const memory = region->host().data();
   Work& work = *test.work();
-  const int64_t at = MoveInto(region, memory, work, TensorId::kO);
+  const int64_t at = MoveIntoRegion(region, memory, work, TensorId::kO);
   std::vector<absl::StatusOr<WorkResult>> results;
   ASSERT_EQ(Execute(backend, {test.work()}, results), absl::OkStatus());
   EXPECT_EQ(backend.counts[Stage::kAllocate], 0);
@@ -104,7 +84,8 @@ TEST(GroupRunRegionTest, ADeviceApartCopiesFromThemAndIntoThem) {
   TestWork test({.op = Op::kBackward, .q_len = 100, .kv_len = 10});
   auto region = TestRegion::OfHost("r", kRegionBytes);
   std::byte* const memory = region->host().data();
-  const int64_t at = MoveInto(region, memory, *test.work(), TensorId::kDQ);
+  const int64_t at =
+      MoveIntoRegion(region, memory, *test.work(), TensorId::kDQ);
   std::vector<absl::StatusOr<WorkResult>> results;
   ASSERT_EQ(Execute(backend, {test.work()}, results), absl::OkStatus());
   EXPECT_EQ(backend.counts[Stage::kAllocate], 1);
@@ -122,7 +103,7 @@ TEST(GroupRunRegionTest, ADevicesOwnMemoryIsNeitherCopiedNorMapped) {
   std::weak_ptr<DeviceBuffer> weak = buffer;
   buffer.reset();
   TestWork test({.q_len = 100, .kv_len = 10});
-  const int64_t at = MoveInto(region, memory, *test.work(), TensorId::kO);
+  const int64_t at = MoveIntoRegion(region, memory, *test.work(), TensorId::kO);
   // The client lets go of it as the kernels run, which need it.
   region.reset();
   bool lived = false;
@@ -153,7 +134,7 @@ TEST(GroupRunRegionTest, NothingKeepsARegionAfterItsRequest) {
       auto region = TestRegion::OfHost("r", kRegionBytes);
       std::weak_ptr<Region> weak = region;
       TestWork test({.q_len = 100, .kv_len = 10});
-      MoveInto(region, region->host().data(), *test.work(), TensorId::kO);
+      MoveIntoRegion(region, region->host().data(), *test.work(), TensorId::kO);
       region.reset();
       bool lived = false;
       const auto on_run = backend.on_run;
@@ -185,7 +166,7 @@ TEST(GroupRunRegionTest, WhatIsInPlaceIsNotCharged) {
   const std::pair all(DeviceInputBytes(request), PooledOutputBytes(request));
   EXPECT_EQ(bytes(true), all);
   auto region = TestRegion::OfHost("r", kRegionBytes);
-  MoveInto(region, region->host().data(), work, TensorId::kO);
+  MoveIntoRegion(region, region->host().data(), work, TensorId::kO);
   const std::pair none(
       kTensorAlignment,
       OutputPool::Capacity(request.output(TensorId::kLse).bytes));

@@ -9,9 +9,12 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "kernels/backend.h"
 #include "server/work/region.h"
+#include "server/work/request_bytes.h"
+#include "server/work/work.h"
 
 namespace attnd::server {
 
@@ -59,6 +62,26 @@ class TestRegions : public RegionLookup {
  private:
   std::map<std::string, std::shared_ptr<const Region>> regions_;
 };
+
+// Moves the work's inputs into `region`, one behind the other, and has its
+// result written behind them. Returns where that is.
+inline int64_t MoveIntoRegion(const std::shared_ptr<const Region>& region,
+                              std::byte* memory, Work& work, TensorId output) {
+  int64_t offset = 0;
+  for (int i = 0; i < kTensorIds; ++i) {
+    const TensorId id = static_cast<TensorId>(i);
+    if (!work.request->input(id).present) continue;
+    std::byte* to = memory + offset;
+    for (const ConstHostSpan& piece : std::get<HostPieces>(work.inputs[id])) {
+      std::memcpy(to, piece.data(), piece.size());
+      to += piece.size();
+    }
+    work.inputs[id] = RegionBytes{region, offset};
+    offset += AlignedTensorBytes(work.request->input(id).bytes);
+  }
+  work.placed[output] = {region, offset};
+  return offset;
+}
 
 }  // namespace attnd::server
 
