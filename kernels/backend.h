@@ -47,9 +47,9 @@ inline constexpr int64_t kTensorAlignment = 256;
 
 // The caller's memory is pinned in pieces no larger than this, which begin at
 // multiples of it: pinning holds a lock of the driver, and so stops others, for
-// as long as its piece takes, 1.2 ms for this much. Copies end at its multiples,
-// too, which costs them one in fifty of their speed; with a quarter of it one in
-// fifteen (H100).
+// as long as its piece takes, 1.2 ms for this much. Copies end at its
+// multiples, too, which costs them one in fifty of their speed; with a quarter
+// of it one in fifteen (H100).
 inline constexpr int64_t kPinnedPieceBytes = int64_t{16} << 20;
 
 // How a group runs; part of what its members must have in common.

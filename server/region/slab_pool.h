@@ -45,8 +45,8 @@ class SlabPool {
     std::shared_ptr<Keeper> keeper;  // stopped before the pool goes
     std::function<void(absl::string_view line)> log;  // may be empty
     // How long the keeper pauses after pinning a piece, so that fewer than one
-    // request in a hundred meets it at that, and how long after a slab could not
-    // be made.
+    // request in a hundred meets it at that, and how long after a slab could
+    // not be made.
     absl::Duration piece_pause = absl::Milliseconds(200);
     absl::Duration retry_pause = absl::Seconds(5);
   };
