@@ -1,5 +1,6 @@
 """Stubs generated from the .proto alone, and an attnd to talk to."""
 
+import gc
 import importlib
 import pathlib
 import signal
@@ -13,6 +14,10 @@ import grpc_tools
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from grpc_tools import protoc
+
+# grpcio takes a channel's lock where a call is finalised. Were the collector to
+# do that while the lock is held, the process would wait for itself.
+gc.disable()
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROTOS = ["attn/v1/attention.proto", "attn/v1/region.proto"]

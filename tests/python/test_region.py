@@ -49,7 +49,8 @@ class RegionTest(client.ClientTest):
   def setUpClass(cls):
     cls.folder = tempfile.TemporaryDirectory()
     cls.path = os.path.join(cls.folder.name, "regions")
-    cls.FLAGS = (f"--region_socket={cls.path}", "--region_memory=64MiB",
+    # More than all tests together lease: what is given back is replaced slowly.
+    cls.FLAGS = (f"--region_socket={cls.path}", "--region_memory=512MiB",
                  "--region_slab=2MiB")
     super().setUpClass()
 
