@@ -48,7 +48,7 @@ absl::Status PlacedRequest::Move(Call& call) {
     if (bytes == 0) continue;
     const absl::StatusOr<char*> to = memory_->Take(bytes);
     if (!to.ok()) return to.status();
-    const absl::Status copied = memory_->CopyIn(tensor->data, bytes, *to);
+    absl::Status copied = memory_->CopyIn(tensor->data, bytes, *to);
     if (!copied.ok()) return copied;
     tensor->data = *to;
   }
@@ -59,7 +59,7 @@ absl::Status PlacedRequest::Move(Call& call) {
     const absl::StatusOr<char*> to = memory_->Take(bytes);
     if (!to.ok()) return to.status();
     // What the server leaves out shows there too.
-    const absl::Status copied = memory_->CopyIn(tensor->data, bytes, *to);
+    absl::Status copied = memory_->CopyIn(tensor->data, bytes, *to);
     if (!copied.ok()) return copied;
     results_.push_back({*to, tensor->data, bytes});
     tensor->data = *to;

@@ -96,6 +96,8 @@ class Tensors {
     EXPECT_EQ(
         cudaMemcpy(tensor->data, bytes.data(), bytes.size(), cudaMemcpyDefault),
         cudaSuccess);
+    // It may return before the bytes are there.
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     return *tensor;
   }
 

@@ -181,8 +181,8 @@ class InPlaceEndTest : public InPlaceTest {
       const auto memory = ExportableMemory::Create(place.bytes, device_);
       ASSERT_TRUE(memory.ok()) << memory.status();
       std::byte* to = (*memory)->data() + (*memory)->bytes() - place.bytes;
-      ASSERT_EQ(cudaMemcpy(to, place.host, place.bytes, cudaMemcpyHostToDevice),
-                cudaSuccess);
+      CopyToDevice(to, place.host, place.bytes);
+      if (HasFatalFailure()) return;
       std::byte* before = place.move(to);
       const absl::Status status = Run(args);
       place.move(before);
@@ -194,10 +194,15 @@ class InPlaceEndTest : public InPlaceTest {
   std::byte* Copy(const GroupImage<Args>& image) {
     Bytes bytes = image.bytes();
     copy_ = ExportableMemory::Create(bytes.size(), device_).value();
-    EXPECT_EQ(cudaMemcpy(copy_->data(), bytes.data(), bytes.size(),
-                         cudaMemcpyHostToDevice),
-              cudaSuccess);
+    CopyToDevice(copy_->data(), bytes.data(), bytes.size());
     return copy_->data();
+  }
+  // Until it is there: from memory that is not pinned cudaMemcpy returns once
+  // the bytes have been taken, and nobody waits for them where kernels run on a
+  // stream of their own or the memory goes.
+  static void CopyToDevice(std::byte* to, const void* from, size_t bytes) {
+    ASSERT_EQ(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
 
   std::unique_ptr<ExportableMemory> copy_;
