@@ -161,7 +161,10 @@ absl::Status CudaGpu::CopyToHost(const void* from, int64_t bytes,
 
 absl::StatusOr<std::unique_ptr<CudaMemory>> CudaMemory::Allocate(
     std::shared_ptr<CudaGpu> gpu, int64_t bytes) {
-  const CudaGpu::Current current(*gpu);
+  // As long as its context is the thread's, which may be longer than the
+  // memory.
+  const std::shared_ptr<CudaGpu> kept = gpu;
+  const CudaGpu::Current current(*kept);
   absl::Status status = current.status();
   if (!status.ok()) return status;
   cuda::MemAllocationProp properties = {};
