@@ -95,8 +95,12 @@ TEST(Load, OpenLoopLatencyShowsAStallToAllItKeptWaiting) {
     Clock::time_point until;
     {
       std::lock_guard<std::mutex> lock(mutex);
-      if (call == 20) stalled_until = Clock::now() + kStall;
-      until = stalled_until;
+      // Whichever of the calls from 20 on is first here begins the stall, so
+      // that none of them can pass while the thread of another waits for a core.
+      if (call >= 20 && stalled_until == Clock::time_point{}) {
+        stalled_until = Clock::now() + kStall;
+      }
+      if (call >= 20) until = stalled_until;
     }
     std::this_thread::sleep_until(until);
     return SomeReport();
