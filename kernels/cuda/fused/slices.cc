@@ -13,6 +13,10 @@ namespace {
 constexpr int64_t kBlocksTogether = 2;
 // What would be left is taken along if it is less than this part of the slice.
 constexpr int64_t kCrumb = 4;
+// Waves make a slice so many times as long as it should be, and no longer: over
+// half a million columns a wave alone takes a tenth of a second, and who is
+// cancelled or paused would wait for 16 of them.
+constexpr double kMostForWaves = 8;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
@@ -37,10 +41,20 @@ int64_t Grain(const Tiles& tiles) {
   return tiles.parts > 1 ? tiles.count() / tiles.problem->batch : 1;
 }
 
+// How many waves a slice that should take `micros` has at least. `slice`, from
+// tile `first` on, tells how long a tile takes.
+int64_t Waves(const Slice& slice, int64_t first, double micros, int64_t wave,
+              int least_waves) {
+  const double tile = slice.micros / static_cast<double>(slice.end - first);
+  const double most =
+      kMostForWaves * micros / (tile * static_cast<double>(wave));
+  return static_cast<int64_t>(
+      std::clamp(most, 1.0, static_cast<double>(least_waves)));
+}
+
 // Where the tiles [first, end) of a launch had better end.
-int64_t WellEnd(const Launch& launch, int64_t first, int64_t end,
-                const Gpu& gpu, int64_t least_waves) {
-  const int64_t wave = Wave(launch.kernel(), gpu);
+int64_t WellEnd(const Launch& launch, int64_t first, int64_t end, int64_t wave,
+                int64_t least_waves) {
   end = first + std::max(RoundUp(end - first, wave), least_waves * wave);
   if (end >= launch.tiles()) return launch.tiles();
   const Launch::Placed run = launch.placed(RunOf(launch, end));
@@ -87,8 +101,10 @@ Slice CutSlice(const Launch& launch, int64_t first, double micros,
     }
   }
   if (slice.end < launch.tiles()) {
-    slice.end = WellEnd(launch, first, slice.end, gpu, least_waves);
-    slice.micros = micros;  // about: the rest of the wave is little
+    const int64_t wave = Wave(launch.kernel(), gpu);
+    const int64_t waves = Waves(slice, first, micros, wave, least_waves);
+    slice.end = WellEnd(launch, first, slice.end, wave, waves);
+    slice.micros = micros;  // or more, and then a slice has nothing else
   }
   return slice;
 }

@@ -23,7 +23,7 @@ struct SliceOptions {
   int under_way = 2;
   // A slice has at least so many tiles for each block of threads that the GPU
   // has place for: of fewer the last ones, which end one after another, would
-  // take up a large part.
+  // take up a large part. Where tiles take very long it has fewer (CutSlice).
   int least_waves = 16;
 };
 

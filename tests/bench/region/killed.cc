@@ -32,10 +32,11 @@ constexpr int kWarmUp = 20;
 constexpr char kFree[] = "attnd_region_free_bytes";
 constexpr char kRunning[] = "attnd_running_requests";
 
-// Seconds of a processor; a second of a GPU, in slices.
+// Seconds of a processor; some tenths of a second of a GPU, where a request
+// ends with the slices of 20 ms that are under way.
 ForwardShape LongShape(bool on_gpu) {
-  return {client::DType::kF32, on_gpu ? 1 << 20 : 1 << 16,
-          on_gpu ? 1 << 19 : 1 << 16, 1, 8};
+  if (on_gpu) return {client::DType::kBF16, 1 << 20, 1 << 17, 4, 8};
+  return {client::DType::kF32, 1 << 16, 1 << 16, 1, 8};
 }
 
 struct Victims {

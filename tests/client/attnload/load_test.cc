@@ -96,7 +96,8 @@ TEST(Load, OpenLoopLatencyShowsAStallToAllItKeptWaiting) {
     {
       std::lock_guard<std::mutex> lock(mutex);
       // Whichever of the calls from 20 on is first here begins the stall, so
-      // that none of them can pass while the thread of another waits for a core.
+      // that none of them can pass while the thread of another waits for a
+      // core.
       if (call >= 20 && stalled_until == Clock::time_point{}) {
         stalled_until = Clock::now() + kStall;
       }

@@ -146,13 +146,24 @@ TEST_F(SlicesTest, SlicesEndWithAWaveOfTiles) {
   }
 }
 
-TEST_F(SlicesTest, SlicesHaveSomeWavesHoweverLongTheyTake) {
+TEST_F(SlicesTest, SlicesHaveSomeWavesThoughTheyTakeLonger) {
   const Sized sized({.len = 12800, .heads = 2});
   Launch launch(kStays);
   Add(launch, sized.p, RowTiles(sized.p, kStays));
   launch.Place(blob_);
-  EXPECT_EQ(Counts(Cut(launch, 0.001, 4)),
+  EXPECT_EQ(Counts(Cut(launch, MostMicros(launch) / 30, 4)),
             (std::vector<int64_t>{40, 40, 40, 40, 40}));
+}
+
+// Eight times as long as asked for is 25 of 200 tiles here, and no wave.
+TEST_F(SlicesTest, SlicesHaveFewerWavesWhereTilesTakeLong) {
+  const Sized sized({.len = 12800, .heads = 2});
+  Launch launch(kStays);
+  Add(launch, sized.p, RowTiles(sized.p, kStays));
+  launch.Place(blob_);
+  EXPECT_EQ(Counts(Cut(launch, MostMicros(launch) / 64, 4)),
+            std::vector<int64_t>(10, 20));
+  EXPECT_EQ(Counts(Cut(launch, 0.001, 4)), std::vector<int64_t>(20, 10));
 }
 
 TEST_F(SlicesTest, ACrumbIsTakenAlong) {
@@ -160,7 +171,8 @@ TEST_F(SlicesTest, ACrumbIsTakenAlong) {
   Launch launch(kStays);
   Add(launch, sized.p, RowTiles(sized.p, kStays));
   launch.Place(blob_);
-  EXPECT_EQ(Counts(Cut(launch, 0.001, 4)), (std::vector<int64_t>{44}));
+  EXPECT_EQ(Counts(Cut(launch, MostMicros(launch) / 8, 4)),
+            (std::vector<int64_t>{44}));
 }
 
 // What a slice of the launch's rows takes, in pairs of a row and a column that
