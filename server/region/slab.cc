@@ -146,18 +146,26 @@ absl::Status Slab::PinPiece(int piece) {
   return absl::OkStatus();
 }
 
+void Slab::Empty() {
+  if (!file_.valid()) return;
+  fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+            spec_.bytes);
+}
+
+bool Slab::UnpinSome() {
+  while (unpinned_ < pieces()) {
+    const int piece = unpinned_++;
+    if (std::exchange(pinned_[piece], 0) == 0) continue;
+    for (Backend* pinner : spec_.pinners) pinner->Unpin(Piece(piece));
+    return true;
+  }
+  return false;
+}
+
 void Slab::Retire() {
-  if (!memory_.empty()) {
-    for (int piece = 0; piece < pieces(); ++piece) {
-      if (pinned_[piece] == 0) continue;
-      for (Backend* pinner : spec_.pinners) pinner->Unpin(Piece(piece));
-      pinned_[piece] = 0;
-    }
+  while (UnpinSome()) {
   }
-  if (file_.valid()) {
-    fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-              spec_.bytes);
-  }
+  Empty();
   if (!memory_.empty()) munmap(memory_.data(), memory_.size());
   memory_ = {};
   file_ = Descriptor();

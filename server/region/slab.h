@@ -57,9 +57,16 @@ class Slab {
   // cannot be pinned, and no device keeps it so.
   absl::Status PinPiece(int piece);
 
-  // Unpins it, gives its memory back to the system though others still map it,
-  // and lets go of it. What others write into it from then on is their own.
-  // Nothing may use it any more.
+  // Its end, once nothing uses it any more. Step by step, too, as devices may
+  // keep others waiting while they unpin a piece:
+  //
+  //   Empty()      whoever still maps it sees zeros, and what they write from
+  //                then on is their own
+  //   UnpinSome()  the next piece that is pinned, whose memory goes back to the
+  //                system; false: there was none
+  //   Retire()     what is left of both, and lets go of it
+  void Empty();
+  bool UnpinSome();
   void Retire();
 
   // At a multiple of kPinnedPieceBytes; empty once it is retired.
@@ -78,6 +85,7 @@ class Slab {
   Descriptor file_;
   HostSpan memory_;
   std::vector<char> pinned_;  // by piece; not bool, whose elements share bytes
+  int unpinned_ = 0;          // pieces that are over, from the first on
 };
 
 }  // namespace attnd::server

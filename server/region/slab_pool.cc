@@ -121,11 +121,10 @@ void SlabPool::PutBack(std::unique_ptr<Slab> slab) {
 void SlabPool::GiveBack(std::unique_ptr<Slab> slab, Keeper::Task then) {
   parts_.keeper->Post(
       [this, slab = std::move(slab), then = std::move(then)]() mutable {
-        const Slab::Spec spec = slab->spec();
-        slab->Retire();
-        slab = nullptr;
+        slab->Empty();
         then();
-        Replace(spec);
+        retired_.push_back(std::move(slab));
+        ScheduleStep(MonotonicNow());
       });
 }
 
@@ -136,11 +135,6 @@ int64_t SlabPool::largest_bytes() const {
 SlabPoolStats SlabPool::stats() const {
   MutexLock lock(mutex_);
   return stats_;
-}
-
-void SlabPool::Replace(Slab::Spec spec) {
-  wanted_.push_back(std::move(spec));
-  ScheduleStep(MonotonicNow());
 }
 
 void SlabPool::ScheduleStep(absl::Time due) {
@@ -154,30 +148,49 @@ void SlabPool::ScheduleStep(absl::Time due) {
 
 void SlabPool::Step() {
   absl::Duration pause;
-  const absl::Status status = MakeSome(pause);
-  if (!status.ok()) {
-    making_ = {};
-    pause = parts_.retry_pause;
-    if (!said_why_ && parts_.log) {
-      parts_.log(
-          absl::StrCat("a region of ", wanted_.front().bytes,
-                       " bytes cannot be made for now: ", status.message()));
-    }
-    said_why_ = true;
-    // A smaller one may be possible.
-    wanted_.push_back(std::move(wanted_.front()));
-    wanted_.pop_front();
+  if (!retired_.empty()) {
+    pause = RetireSome();
+  } else if (!wanted_.empty()) {
+    pause = MakeSome();
   }
   // After the last piece as well, so that the pause holds for the next slab.
-  if (making_.slab != nullptr || !wanted_.empty() ||
-      pause > absl::ZeroDuration()) {
+  if (!retired_.empty() || !wanted_.empty() || pause > absl::ZeroDuration()) {
     ScheduleStep(MonotonicNow() + pause);
   }
 }
 
-absl::Status SlabPool::MakeSome(absl::Duration& pause) {
+absl::Duration SlabPool::PauseAfter(absl::Time start) const {
+  return std::min(parts_.pause_factor * (MonotonicNow() - start),
+                  parts_.most_pause);
+}
+
+absl::Duration SlabPool::RetireSome() {
+  const absl::Time start = MonotonicNow();
+  if (retired_.front()->UnpinSome()) return PauseAfter(start);
+  wanted_.push_back(retired_.front()->spec());
+  retired_.pop_front();
+  return absl::ZeroDuration();
+}
+
+absl::Duration SlabPool::MakeSome() {
+  absl::Duration pause;
+  const absl::Status status = TryMakeSome(pause);
+  if (status.ok()) return pause;
+  making_ = {};
+  if (!said_why_ && parts_.log) {
+    parts_.log(
+        absl::StrCat("a region of ", wanted_.front().bytes,
+                     " bytes cannot be made for now: ", status.message()));
+  }
+  said_why_ = true;
+  // A smaller one may be possible.
+  wanted_.push_back(std::move(wanted_.front()));
+  wanted_.pop_front();
+  return parts_.retry_pause;
+}
+
+absl::Status SlabPool::TryMakeSome(absl::Duration& pause) {
   if (making_.slab == nullptr) {
-    if (wanted_.empty()) return absl::OkStatus();
     auto slab = Slab::Create(wanted_.front());
     if (!slab.ok()) return slab.status();
     making_.slab = *std::move(slab);
@@ -191,9 +204,10 @@ absl::Status SlabPool::MakeSome(absl::Duration& pause) {
     if (status.ok()) making_.filled += bytes;
     return status;
   }
+  const absl::Time start = MonotonicNow();
   absl::Status status = slab.PinPiece(making_.piece);
   if (!status.ok()) return status;
-  pause = parts_.piece_pause;
+  pause = PauseAfter(start);
   const bool whole = ++making_.piece == slab.pieces();
   {
     MutexLock lock(mutex_);

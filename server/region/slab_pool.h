@@ -44,10 +44,12 @@ class SlabPool {
     std::vector<Backend*> pinners;   // Slab::Spec
     std::shared_ptr<Keeper> keeper;  // stopped before the pool goes
     std::function<void(absl::string_view line)> log;  // may be empty
-    // How long the keeper pauses after pinning a piece, so that fewer than one
-    // request in a hundred meets it at that, and how long after a slab could
-    // not be made.
-    absl::Duration piece_pause = absl::Milliseconds(200);
+    // After pinning or unpinning a piece the keeper pauses for so many times as
+    // long as that took, but not for longer than `most_pause`: far fewer than
+    // one request in a hundred meets it at that.
+    int pause_factor = 200;
+    absl::Duration most_pause = absl::Seconds(1);
+    // And for so long after a slab could not be made.
     absl::Duration retry_pause = absl::Seconds(5);
   };
 
@@ -64,7 +66,8 @@ class SlabPool {
   // What was taken and nobody else has seen.
   void PutBack(std::unique_ptr<Slab> slab);
   // What was taken, once nobody uses it any more; another is made for it. Calls
-  // `then` when its memory has been given back. Never blocks.
+  // `then` when whoever still maps it sees no more of it than zeros. Never
+  // blocks.
   void GiveBack(std::unique_ptr<Slab> slab, Keeper::Task then);
 
   int64_t largest_bytes() const;
@@ -80,14 +83,18 @@ class SlabPool {
 
   explicit SlabPool(Parts parts) : parts_(std::move(parts)) {}
   absl::Status MakeAll();
-  // The keeper's.
-  void Replace(Slab::Spec spec);
+  // The keeper's. A step ends a slab that was given back, or makes another, in
+  // part.
   void ScheduleStep(absl::Time due);
   void Step();
-  absl::Status MakeSome(absl::Duration& pause);
+  absl::Duration RetireSome();
+  absl::Duration MakeSome();
+  absl::Status TryMakeSome(absl::Duration& pause);
+  absl::Duration PauseAfter(absl::Time start) const;
 
   const Parts parts_;
   // The keeper's thread's.
+  std::deque<std::unique_ptr<Slab>> retired_;  // emptied, and partly pinned
   std::deque<Slab::Spec> wanted_;  // the first of which is being made
   Making making_;
   bool step_is_due_ = false;

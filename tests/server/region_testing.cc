@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "attn/v1/region.pb.h"
 #include "base/clock.h"
 #include "base/packet.h"
@@ -138,12 +139,22 @@ bool RegionClient::HasEnded() {
   return poll(&polled, 1, limit) == 1;
 }
 
-absl::Status PinWatcher::Pin(HostSpan memory) {
+void PinWatcher::Note(std::vector<Pinned>& list) {
   {
     MutexLock lock(mutex_);
-    pinned_.push_back({std::this_thread::get_id(), MonotonicNow()});
+    list.push_back({std::this_thread::get_id(), MonotonicNow()});
   }
+  absl::SleepFor(absl::Microseconds(pin_micros_.load()));
+}
+
+absl::Status PinWatcher::Pin(HostSpan memory) {
+  Note(pinned_);
   return IdentityBackend::Pin(memory);
+}
+
+void PinWatcher::Unpin(HostSpan memory) {
+  Note(unpinned_);
+  IdentityBackend::Unpin(memory);
 }
 
 absl::StatusOr<std::shared_ptr<DeviceBuffer>> PinWatcher::Import(
@@ -162,6 +173,11 @@ absl::StatusOr<std::shared_ptr<DeviceBuffer>> PinWatcher::Import(
 std::vector<PinWatcher::Pinned> PinWatcher::pinned() const {
   MutexLock lock(mutex_);
   return pinned_;
+}
+
+std::vector<PinWatcher::Pinned> PinWatcher::unpinned() const {
+  MutexLock lock(mutex_);
+  return unpinned_;
 }
 
 std::vector<std::thread::id> PinWatcher::unmapped_by() const {

@@ -4,6 +4,7 @@
 // A client of the region socket that may do anything, and a device that tells
 // who pins.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -99,15 +100,26 @@ class PinWatcher : public IdentityBackend {
     absl::Time at;
   };
 
+  // How long it takes to pin from now on, and to unpin.
+  void set_pin_time(absl::Duration time) {
+    pin_micros_ = absl::ToInt64Microseconds(time);
+  }
+
   absl::Status Pin(HostSpan memory) override;
+  void Unpin(HostSpan memory) override;
   absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(int fd,
                                                        int64_t bytes) override;
   std::vector<Pinned> pinned() const;
+  std::vector<Pinned> unpinned() const;
   std::vector<std::thread::id> unmapped_by() const;
 
  private:
+  void Note(std::vector<Pinned>& list);
+
+  std::atomic<int64_t> pin_micros_{0};
   mutable Mutex mutex_;
   std::vector<Pinned> pinned_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Pinned> unpinned_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread::id> unmapped_by_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <utility>
@@ -70,7 +71,7 @@ class SlabPoolTest : public ::testing::Test {
                   MutexLock lock(mutex_);
                   log_.emplace_back(line);
                 },
-            .piece_pause = absl::Milliseconds(1),
+            .most_pause = absl::Milliseconds(1),
             .retry_pause = absl::Milliseconds(1)};
   }
   void Start(SlabPool::Parts parts) {
@@ -172,31 +173,63 @@ TEST_F(SlabPoolTest, OnlyTheKeeperPinsAfterTheStart) {
 
 TEST_F(SlabPoolTest, PausesBetweenPieces) {
   SlabPool::Parts parts = Parts({{2 * kMiB, 2}, {kPinnedPieceBytes * 2, 1}});
-  parts.piece_pause = absl::Milliseconds(20);
+  parts.pause_factor = 20;
+  parts.most_pause = absl::Hours(1);
   Start(std::move(parts));
   const size_t at_start = device_.pinned().size();
+  device_.set_pin_time(absl::Milliseconds(1));
   auto a = Take(1), b = Take(1), c = Take(kPinnedPieceBytes * 2);
   GiveBack(std::move(a));
   GiveBack(std::move(c));
   GiveBack(std::move(b));
   EXPECT_TRUE(Eventually([&] { return pool_->stats().replaced == 3; }));
-  const auto pinned = device_.pinned();
-  ASSERT_EQ(pinned.size(), at_start + 4);
-  for (size_t i = at_start + 1; i < pinned.size(); ++i) {
-    EXPECT_GE(pinned[i].at - pinned[i - 1].at, absl::Milliseconds(20));
+  device_.set_pin_time(absl::ZeroDuration());
+  std::vector<absl::Time> times;
+  const auto pinned = device_.pinned(), unpinned = device_.unpinned();
+  for (size_t i = at_start; i < pinned.size(); ++i) {
+    times.push_back(pinned[i].at);
   }
+  for (const auto& one : unpinned) times.push_back(one.at);
+  ASSERT_EQ(times.size(), 4 + 4);
+  std::sort(times.begin(), times.end());
+  for (size_t i = 1; i < times.size(); ++i) {
+    EXPECT_GE(times[i] - times[i - 1], absl::Milliseconds(20));
+  }
+}
+
+// Neither what was in it is seen for longer, nor does its client's limit wait.
+TEST_F(SlabPoolTest, WhatIsGivenBackIsEmptiedThoughADeviceKeepsIt) {
+  SlabPool::Parts parts = Parts({{kPinnedPieceBytes * 2, 1}});
+  parts.pause_factor = 1'000'000;
+  parts.most_pause = absl::Hours(1);
+  Start(std::move(parts));
+  device_.set_pin_time(absl::Milliseconds(4));
+  auto slab = Take(1);
+  const Descriptor passed(dup(slab->descriptor()));
+  TestMapping client(passed.get(), kPinnedPieceBytes * 2);
+  client.Fill(1);
+  Notification back;
+  pool_->GiveBack(std::move(slab), [&] { back.Notify(); });
+  back.WaitForNotification();
+  EXPECT_TRUE(client.IsAll(0));
+  EXPECT_TRUE(Eventually([&] { return device_.unpinned().size() == 1; }));
+  EXPECT_GT(device_.pinned_bytes(), 0);
+  device_.set_pin_time(absl::ZeroDuration());
 }
 
 TEST_F(SlabPoolTest, ItsEndDoesNotWaitForAPause) {
   SlabPool::Parts parts = Parts({{2 * kMiB, 2}});
-  parts.piece_pause = absl::Hours(1);
+  parts.pause_factor = 1'000'000;
+  parts.most_pause = absl::Hours(1);
   Start(std::move(parts));
+  device_.set_pin_time(absl::Milliseconds(4));
   auto a = Take(1), b = Take(1);
   GiveBack(std::move(a));
   GiveBack(std::move(b));
-  EXPECT_TRUE(Eventually([&] { return pool_->stats().replaced == 1; }));
+  EXPECT_TRUE(Eventually([&] { return device_.unpinned().size() == 1; }));
   keeper_->Stop();
-  EXPECT_EQ(pool_->stats().replaced, 1);
+  EXPECT_EQ(device_.unpinned().size(), 1);
+  device_.set_pin_time(absl::ZeroDuration());
 }
 
 TEST_F(SlabPoolTest, TriesAgainToMakeOneAndSaysSoOnce) {
