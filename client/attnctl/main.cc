@@ -12,7 +12,7 @@
 #include "client/attnctl/placed_request.h"
 #include "client/attnctl/print.h"
 #include "client/whole_file.h"
-#include "proto/wire/grpc_polling.h"
+#include "proto/wire/grpc_process.h"
 
 namespace attnd::client {
 namespace {
@@ -114,7 +114,7 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kDone : kBadInput;
   }
-  wire::PollByQueue();
+  wire::PrepareForGrpc();
   const int code = Run(app.get_subcommands().front()->get_name(), flags);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     Print("attnctl: cannot write to standard output\n", stderr);

@@ -27,7 +27,7 @@
 #include "client/attnload/shape.h"
 #include "client/region_memory.h"
 #include "client/whole_file.h"
-#include "proto/wire/grpc_polling.h"
+#include "proto/wire/grpc_process.h"
 
 namespace attnd::attnload {
 namespace {
@@ -368,6 +368,6 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  attnd::wire::PollByQueue();
+  attnd::wire::PrepareForGrpc();
   return attnd::attnload::Run(std::move(flags));
 }

@@ -5,7 +5,7 @@
 // a completion queue of its own, to which gRPC gives a share of the
 // connections: one thread reads from a connection's socket, takes the message
 // and, of an Exchange, copies it, while it is still in the processor's cache.
-// That each polls its own connections takes wire::PollByQueue, which attnd
+// That each polls its own connections takes wire::PrepareForGrpc, which attnd
 // uses. gRPC's callback threads hand every event from one to the next instead,
 // which costs half as much again for a byte (tests/bench/RESULTS.md,
 // "Exchange").

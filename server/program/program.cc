@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/flags.h"
-#include "proto/wire/grpc_polling.h"
+#include "proto/wire/grpc_process.h"
 #include "server/program/descriptors.h"
 #include "server/program/devices.h"
 #include "server/program/flags.h"
@@ -186,7 +186,7 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
     return app.exit(error) == 0 ? kOk : kBadFlags;
   }
   ReadWholeFrames();
-  wire::PollByQueue();
+  wire::PrepareForGrpc();
   LimitHeap(flags.server.memory_limit_bytes);
   LimitKeptMemory(flags.server.memory_limit_bytes, flags.devices);
   const sigset_t signals = BlockSignals();

@@ -6,7 +6,7 @@
 
 #include "attnd/client.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "proto/wire/grpc_polling.h"
+#include "proto/wire/grpc_process.h"
 #include "server/program/frame_reads.h"
 #include "server/program/heap.h"
 #include "server/server.h"
@@ -28,7 +28,7 @@ void Serve(std::unique_ptr<Backend> backend, bool long_links,
   // As attnd does.
   options.scheduler.run_here_flops = server::kRunHereFlops;
   server::ReadWholeFrames();
-  wire::PollByQueue();
+  wire::PrepareForGrpc();
   server::LimitHeap(options.memory_limit_bytes);
   std::unique_ptr<server::Server> server =
       Get(server::Server::Start(options, std::move(backends)));

@@ -20,7 +20,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "proto/wire/grpc_polling.h"
+#include "proto/wire/grpc_process.h"
 #include "tests/bench/attnd_peer.h"
 #include "tests/bench/echo_peers.h"
 #include "tests/bench/peer_process.h"
@@ -217,7 +217,7 @@ int main(int argc, char** argv) {
       ->group("");
   app.add_option("--socket", socket, "Its unix socket")->group("");
   CLI11_PARSE(app, argc, argv);
-  attnd::wire::PollByQueue();
+  attnd::wire::PrepareForGrpc();
   if (serve.empty()) return attnd::bench::Run(options);
   attnd::bench::Serve(serve, socket, size_t(options.mib) << 20);
   return 0;

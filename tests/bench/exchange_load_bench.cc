@@ -22,7 +22,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "attnd/client.h"
-#include "proto/wire/grpc_polling.h"
+#include "proto/wire/grpc_process.h"
 #include "tests/bench/attnd_peer.h"
 #include "tests/bench/peer_process.h"
 #include "tests/bench/raw_socket.h"
@@ -213,7 +213,7 @@ int main(int argc, char** argv) {
       ->group("");
   app.add_option("--bytes", bytes, "Of its tensors")->group("");
   CLI11_PARSE(app, argc, argv);
-  attnd::wire::PollByQueue();
+  attnd::wire::PrepareForGrpc();
   if (serve.empty()) return attnd::bench::Run(options);
   if (serve == "raw") attnd::bench::ServeRawSockets(bytes, "");
   if (serve == "attnd") attnd::bench::ServeAttndCopying(false);

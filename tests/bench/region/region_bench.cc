@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "proto/wire/grpc_polling.h"
+#include "proto/wire/grpc_process.h"
 #include "tests/bench/region/section.h"
 
 namespace attnd::bench {
@@ -118,7 +118,7 @@ int main(int argc, char** argv) {
   bench::AddFlags(app, options);
   bench::AddRoleFlags(app, role);
   CLI11_PARSE(app, argc, argv);
-  attnd::wire::PollByQueue();
+  attnd::wire::PrepareForGrpc();
   if (role.serve) {
     bench::ServeCopyingByRegion(role.socket, options.region_socket,
                                 role.region_bytes);
