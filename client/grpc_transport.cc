@@ -60,24 +60,23 @@ class GrpcTransport::Attempt final
   // The same, and waits for the status. This thread reads the answer from the
   // network itself: waking it up from one of gRPC's costs a fifth of the
   // smallest call.
-  void Run(const std::string& method, const std::vector<wire::Piece>& pieces) {
+  void Run(const std::string& method, const std::vector<wire::Piece>& pieces,
+           absl::Duration busy_poll) {
     grpc::ClientContext* const context = Prepare(pieces).get();
     grpc::CompletionQueue queue;
     grpc::Status status;
     void* tag = nullptr;
     bool ok = false;
-    if (connection_->WasIdle()) {
-      // If the server has closed the connection meanwhile, this look at the
-      // network notices, and the call makes another.
-      queue.AsyncNext(&tag, &ok, std::chrono::system_clock::time_point());
-    }
+    // If the server has closed the connection meanwhile, this look at the
+    // network notices, and the call makes another.
+    if (connection_->WasIdle()) LookAt(queue);
     {
       // In the context's memory, so it goes before that does.
       const auto call = connection_->stub().PrepareUnaryCall(context, method,
                                                              request_, &queue);
       call->StartCall();
       call->Finish(&response_, &status, nullptr);
-      queue.Next(&tag, &ok);
+      if (!Poll(queue, busy_poll)) queue.Next(&tag, &ok);
       queue.Shutdown();
       queue.Next(&tag, &ok);  // it is empty
     }
@@ -102,6 +101,25 @@ class GrpcTransport::Attempt final
   void Break() override { socket_->Shutdown(); }
 
  private:
+  // Whether something has come; does not wait for it.
+  static bool LookAt(grpc::CompletionQueue& queue) {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue.AsyncNext(&tag, &ok,
+                           std::chrono::system_clock::time_point()) ==
+           grpc::CompletionQueue::GOT_EVENT;
+  }
+
+  // Whether something has come within `time`.
+  static bool Poll(grpc::CompletionQueue& queue, absl::Duration time) {
+    if (time <= absl::ZeroDuration()) return false;
+    const absl::Time end = MonotonicNow() + time;
+    do {
+      if (LookAt(queue)) return true;
+    } while (MonotonicNow() < end);
+    return false;
+  }
+
   // Returns the context, which the attempt itself keeps until OnStatus.
   std::shared_ptr<grpc::ClientContext> Prepare(
       const std::vector<wire::Piece>& pieces) {
@@ -161,7 +179,8 @@ class GrpcTransport::Attempt final
 };
 
 GrpcTransport::GrpcTransport(const std::string& target,
-                             const ClientOptions& options) {
+                             const ClientOptions& options)
+    : busy_poll_(options.busy_poll) {
   // Keeps gRPC up until the process ends. Otherwise the last channel to go
   // shuts it down, which after a write that got stuck takes up to 10 s.
   [[maybe_unused]] static const bool initialized = (grpc_init(), true);
@@ -205,7 +224,7 @@ void GrpcTransport::Run(const std::string& method,
                         const std::vector<wire::Piece>& pieces,
                         absl::Time deadline, Completion done) {
   const auto attempt = NewAttempt(deadline, std::move(done));
-  if (attempt != nullptr) attempt->Run(method, pieces);
+  if (attempt != nullptr) attempt->Run(method, pieces, busy_poll_);
 }
 
 absl::StatusOr<std::shared_ptr<ByteStream>> GrpcTransport::OpenStream(

@@ -51,6 +51,7 @@ class GrpcTransport final : public Transport {
   // Null when there is no connection to be had: then `done` has run.
   std::shared_ptr<Attempt> NewAttempt(absl::Time deadline, Completion done);
 
+  const absl::Duration busy_poll_;
   // The first two are null for a TCP address. The slots' connections are
   // destroyed on the executor, and it ends before the watchdog that it runs.
   std::unique_ptr<Watchdog> watchdog_;

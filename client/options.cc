@@ -42,6 +42,7 @@ absl::Status ClientOptions::Validate() const {
   }
   status.Update(CheckRange("connections", connections, 1, 256));
   status.Update(CheckRange("executor_threads", executor_threads, 1, 256));
+  status.Update(CheckDuration("busy_poll", busy_poll, absl::ZeroDuration()));
   return status;
 }
 

@@ -1,12 +1,16 @@
 #include "tests/bench/empty_caller.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/clock.h"
+
 namespace attnd::bench {
 
-EmptyCaller::EmptyCaller(const std::string& target, const char* method)
-    : method_(method) {
+EmptyCaller::EmptyCaller(const std::string& target, const char* method,
+                         absl::Duration busy_poll)
+    : method_(method), busy_poll_(busy_poll) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   stub_ = std::make_unique<grpc::GenericStub>(grpc::CreateCustomChannel(
@@ -22,7 +26,16 @@ void EmptyCaller::Call() {
   call->Finish(&response, &status, nullptr);
   void* tag;
   bool ok;
-  queue_.Next(&tag, &ok);
+  bool is_there = false;
+  if (busy_poll_ > absl::ZeroDuration()) {
+    const absl::Time end = MonotonicNow() + busy_poll_;
+    while (!is_there && MonotonicNow() < end) {
+      is_there = queue_.AsyncNext(&tag, &ok,
+                                  std::chrono::system_clock::time_point()) ==
+                 grpc::CompletionQueue::GOT_EVENT;
+    }
+  }
+  if (!is_there) queue_.Next(&tag, &ok);
   if (!status.ok()) {
     std::fprintf(stderr, "%s: %s\n", method_, status.error_message().c_str());
     std::exit(1);

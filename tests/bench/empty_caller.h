@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
+
 namespace attnd::bench {
 
 // Its request is empty and its answer has two bytes.
@@ -16,12 +18,15 @@ inline constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 // own, by gRPC alone. Ends the process on an error.
 class EmptyCaller {
  public:
-  EmptyCaller(const std::string& target, const char* method);
+  // `busy_poll`: how long it looks for the answer before its thread sleeps.
+  EmptyCaller(const std::string& target, const char* method,
+              absl::Duration busy_poll = absl::ZeroDuration());
 
   void Call();
 
  private:
   const char* const method_;
+  const absl::Duration busy_poll_;
   std::unique_ptr<grpc::GenericStub> stub_;
   grpc::CompletionQueue queue_;
   const grpc::Slice empty_;

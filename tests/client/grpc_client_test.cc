@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -14,9 +18,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "attn/v1/attention.grpc.pb.h"
 #include "attnd/client.h"
+#include "base/descriptor.h"
 #include "proto/wire/grpc_status.h"
 #include "proto/wire/status.h"
 #include "tests/hang_limit.h"
@@ -125,6 +131,45 @@ TEST_F(GrpcClientTest, ConnectionsAreDistinctAndTakenInTurn) {
   EXPECT_EQ(service_.peers.size(), 3);
   ASSERT_TRUE((*other)->Forward(example.call, {testing::kHangLimit}).ok());
   EXPECT_EQ(service_.peers.size(), 4);
+}
+
+TEST_F(GrpcClientTest, BusyPollingFindsAnswersAndErrors) {
+  // Shorter than any call, and longer.
+  for (const absl::Duration time : {absl::Microseconds(1), absl::Hours(1)}) {
+    ClientOptions options;
+    options.busy_poll = time;
+    auto client = Client::Create(target_, options);
+    ASSERT_TRUE(client.ok()) << client.status();
+    Example example(5);
+    service_.failure = absl::OkStatus();
+    auto report = (*client)->Forward(example.call, {testing::kHangLimit});
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(example.o, example.q);
+    service_.failure = absl::InternalError("no");
+    report = (*client)->Forward(example.call, {testing::kHangLimit});
+    EXPECT_EQ(report.status(), service_.failure);
+  }
+}
+
+TEST_F(GrpcClientTest, BusyPollingEndsAtTheDeadline) {
+  // Connects, and says nothing.
+  const Descriptor silent(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const std::string name = absl::StrCat("attnd silent ", getpid());
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  ASSERT_LT(name.size() + 1, sizeof(address.sun_path));
+  name.copy(address.sun_path + 1, name.size());
+  const auto size =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  ASSERT_EQ(bind(silent.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+  ASSERT_EQ(listen(silent.get(), 1), 0);
+  ClientOptions options;
+  options.busy_poll = absl::Hours(1);
+  auto client = Client::Create("unix-abstract:" + name, options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  Example example(5);
+  const auto report =
+      (*client)->Forward(example.call, {absl::Milliseconds(20)});
+  EXPECT_TRUE(absl::IsDeadlineExceeded(report.status())) << report.status();
 }
 
 TEST_F(GrpcClientTest, TheServersStatusArrivesWithItsDetails) {

@@ -37,6 +37,7 @@ TEST(ClientOptionsTest, DefaultsAreValidAndBadValuesAreNamed) {
   refused([](O& o) { o.retry_budget = std::nan(""); }, "retry_budget");
   refused([](O& o) { o.connections = 0; }, "connections");
   refused([](O& o) { o.executor_threads = 1000; }, "executor_threads");
+  refused([](O& o) { o.busy_poll = -absl::Microseconds(1); }, "busy_poll");
 }
 
 }  // namespace

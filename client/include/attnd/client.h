@@ -199,6 +199,11 @@ struct ClientOptions {
   // before the process used gRPC (client/README.md).
   int connections = 1;
   int executor_threads = 1;  // they run asynchronous callbacks
+  // How long a synchronous call looks for its answer again and again before its
+  // thread sleeps, in every attempt. Waking a thread up takes 5 to 30 us, more
+  // the longer it has slept; whoever has a processor to spare saves them where
+  // answers take less than this.
+  absl::Duration busy_poll = absl::ZeroDuration();
 
   absl::Status Validate() const;
 };

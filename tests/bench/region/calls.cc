@@ -89,8 +89,11 @@ client::Report CallByRegion(client::Client& client,
   return Get(client.Forward(call, options));
 }
 
-std::unique_ptr<client::Client> NewClient(const std::string& target) {
-  return Get(client::Client::Create(target));
+std::unique_ptr<client::Client> NewClient(const std::string& target,
+                                          absl::Duration busy_poll) {
+  client::ClientOptions options;
+  options.busy_poll = busy_poll;
+  return Get(client::Client::Create(target, options));
 }
 
 }  // namespace attnd::bench

@@ -43,7 +43,8 @@ client::Report CallByRegion(client::Client& client,
                             const client::ForwardCall& call);
 
 // A client of one connection.
-std::unique_ptr<client::Client> NewClient(const std::string& target);
+std::unique_ptr<client::Client> NewClient(
+    const std::string& target, absl::Duration busy_poll = absl::ZeroDuration());
 
 }  // namespace attnd::bench
 

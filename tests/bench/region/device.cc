@@ -26,6 +26,7 @@ namespace attnd::bench {
 namespace {
 
 constexpr double kBesideEmptyUs = 60;
+constexpr absl::Duration kBusyPoll = absl::Milliseconds(1);
 constexpr double kLoopBar = 0.9;
 constexpr int kCalls = 2000, kWarmUp = 200;
 constexpr int kLoops = 4, kLongCalls = 50, kTurns = 3;
@@ -37,10 +38,11 @@ constexpr ForwardShape kLongShape = {client::DType::kBF16, 16384, 16384, 16,
 class DeviceCaller {
  public:
   DeviceCaller(const RegionBenchOptions& options, const MeasuredServer& server,
-               const ForwardShape& shape)
+               const ForwardShape& shape,
+               absl::Duration busy_poll = absl::ZeroDuration())
       : shape_(shape),
         gpu_(Get(client::CudaGpu::Open(options.gpu))),
-        client_(NewClient(server.target())),
+        client_(NewClient(server.target(), busy_poll)),
         region_(Get(client::AllocateDeviceRegion(
             server.region_socket(), shape.region_bytes(), options.gpu))) {
     client_->AddRegion(region_);
@@ -83,26 +85,44 @@ class DeviceCaller {
   client::ForwardCall call_;
 };
 
+// Clients sleep until their answer is there, or look for it all the time, as
+// whoever cares for microseconds has them do.
 void BesideAnEmptyCall(const RegionBenchOptions& options,
                        const MeasuredServer& server, Table& table) {
   EmptyCaller empty(server.target(), kHealthCheck);
+  EmptyCaller polling_empty(server.target(), kHealthCheck, kBusyPoll);
   DeviceCaller caller(options, server, kShape);
-  std::vector<double> empty_us, kernel_us, rest_us;
+  DeviceCaller polling_caller(options, server, kShape, kBusyPoll);
+  struct Times {
+    std::vector<double> empty, kernel, rest;  // microseconds
+  } sleeping, polling;
   for (int i = -kWarmUp; i < kCalls; ++i) {
-    const double empty_s = Time([&] { empty.Call(); });
-    client::Report report;
-    const double call_s = Time([&] { report = caller.Call(); });
-    if (i < 0) continue;
-    const double kernel = absl::ToDoubleMicroseconds(report.compute);
-    empty_us.push_back(empty_s * 1e6);
-    kernel_us.push_back(kernel);
-    rest_us.push_back(call_s * 1e6 - kernel);
+    const auto measure = [i](EmptyCaller& empty, DeviceCaller& caller,
+                             Times& times) {
+      const double empty_s = Time([&] { empty.Call(); });
+      client::Report report;
+      const double call_s = Time([&] { report = caller.Call(); });
+      if (i < 0) return;
+      const double kernel = absl::ToDoubleMicroseconds(report.compute);
+      times.empty.push_back(empty_s * 1e6);
+      times.kernel.push_back(kernel);
+      times.rest.push_back(call_s * 1e6 - kernel);
+    };
+    measure(empty, caller, sleeping);
+    measure(polling_empty, polling_caller, polling);
   }
   caller.Check();
-  table.Shows("empty call, p50", Median(empty_us), "us");
-  table.Shows("the kernel, p50", Median(kernel_us), "us");
-  table.AtMost("whole call less its kernel, less an empty call, p50",
-               Median(rest_us) - Median(empty_us), kBesideEmptyUs, "us");
+  polling_caller.Check();
+  const double empty_us = Median(sleeping.empty);
+  table.Shows("empty call, p50", empty_us, "us");
+  table.Shows("empty call that polls, p50", Median(polling.empty), "us");
+  table.Shows("the kernel, p50", Median(sleeping.kernel), "us");
+  table.Shows("whole call less its kernel, less an empty call, p50",
+              Median(sleeping.rest) - empty_us, "us");
+  table.AtMost("the same of a client that polls, p50",
+               Median(polling.rest) - empty_us, kBesideEmptyUs, "us");
+  table.Shows("the same, less an empty call that polls, p50",
+              Median(polling.rest) - Median(polling.empty), "us");
 }
 
 // TFLOP/s of all callers in closed loops.
