@@ -27,7 +27,7 @@ namespace {
 
 constexpr absl::Duration kBackBar = absl::Milliseconds(100);
 constexpr int64_t kGrownMib = 32;
-constexpr int kWarmUp = 20;
+constexpr int kWarmUp = 10;
 
 constexpr char kFree[] = "attnd_region_free_bytes";
 constexpr char kRunning[] = "attnd_running_requests";

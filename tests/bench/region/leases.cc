@@ -25,7 +25,7 @@ namespace {
 constexpr absl::Duration kLeaseBar = absl::Milliseconds(1);
 constexpr double kOthersBar = 1.2;
 
-constexpr int kLeases = 300, kLeasesBesideGpu = 100;
+constexpr int kLeases = 300, kLeasesBesideGpu = 60;
 constexpr int kTurns = 10, kCalls = 2000;
 
 constexpr char kFree[] = "attnd_region_free_bytes";
