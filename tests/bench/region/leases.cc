@@ -140,7 +140,7 @@ void Leases(const RegionBenchOptions& options, Table& table) {
   // Regions of different sizes: 2 to 32 MiB on a processor, 16 and 64 beside a
   // GPU, where pinning them is what others might notice, and takes its time.
   const std::vector<std::string> flags =
-      options.on_gpu() ? std::vector<std::string>{"--region_memory=256MiB",
+      options.on_gpu() ? std::vector<std::string>{"--region_memory=128MiB",
                                                   "--region_slab=16MiB"}
                        : std::vector<std::string>{"--region_memory=128MiB",
                                                   "--region_slab=2MiB"};
