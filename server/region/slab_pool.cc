@@ -160,8 +160,8 @@ void SlabPool::Step() {
 }
 
 absl::Duration SlabPool::PauseAfter(absl::Time start) const {
-  return std::min(parts_.pause_factor * (MonotonicNow() - start),
-                  parts_.most_pause);
+  return std::clamp(parts_.pause_factor * (MonotonicNow() - start),
+                    parts_.least_pause, parts_.most_pause);
 }
 
 absl::Duration SlabPool::RetireSome() {

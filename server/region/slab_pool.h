@@ -45,9 +45,11 @@ class SlabPool {
     std::shared_ptr<Keeper> keeper;  // stopped before the pool goes
     std::function<void(absl::string_view line)> log;  // may be empty
     // After pinning or unpinning a piece the keeper pauses for so many times as
-    // long as that took, but not for longer than `most_pause`: far fewer than
-    // one request in a hundred meets it at that.
+    // long as that took, within these limits: far fewer than one request in a
+    // hundred meets it at that, and where pinning is nothing, filling does not
+    // take a processor for itself.
     int pause_factor = 200;
+    absl::Duration least_pause = absl::Milliseconds(100);
     absl::Duration most_pause = absl::Seconds(1);
     // And for so long after a slab could not be made.
     absl::Duration retry_pause = absl::Seconds(5);

@@ -71,6 +71,7 @@ class SlabPoolTest : public ::testing::Test {
                   MutexLock lock(mutex_);
                   log_.emplace_back(line);
                 },
+            .least_pause = absl::Milliseconds(1),
             .most_pause = absl::Milliseconds(1),
             .retry_pause = absl::Milliseconds(1)};
   }
