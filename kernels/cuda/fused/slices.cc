@@ -16,7 +16,7 @@ constexpr int64_t kCrumb = 4;
 // Waves make a slice so many times as long as it should be, and no longer: over
 // half a million columns a wave alone takes a tenth of a second, and who is
 // cancelled or paused would wait for 16 of them.
-constexpr double kMostForWaves = 8;
+constexpr double kMostForWaves = 16;
 
 int64_t RoundUp(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 

@@ -29,7 +29,7 @@ struct Slice {
 };
 // The slice from tile `first` on that takes `micros`, or as much as there is.
 // It takes longer where that makes it end with a whole wave of tiles, of which
-// it has `least_waves` (see SliceOptions), or as many as take eight times
+// it has `least_waves` (see SliceOptions), or as many as take sixteen times
 // `micros`, with a whole sequence that is decoded in parts, or with the launch.
 // The problems must still be there.
 Slice CutSlice(const Launch& launch, int64_t first, double micros,

@@ -155,13 +155,13 @@ TEST_F(SlicesTest, SlicesHaveSomeWavesThoughTheyTakeLonger) {
             (std::vector<int64_t>{40, 40, 40, 40, 40}));
 }
 
-// Eight times as long as asked for is 25 of 200 tiles here, and no wave.
+// Sixteen times as long as asked for is 25 of 200 tiles here, and no wave.
 TEST_F(SlicesTest, SlicesHaveFewerWavesWhereTilesTakeLong) {
   const Sized sized({.len = 12800, .heads = 2});
   Launch launch(kStays);
   Add(launch, sized.p, RowTiles(sized.p, kStays));
   launch.Place(blob_);
-  EXPECT_EQ(Counts(Cut(launch, MostMicros(launch) / 64, 4)),
+  EXPECT_EQ(Counts(Cut(launch, MostMicros(launch) / 128, 4)),
             std::vector<int64_t>(10, 20));
   EXPECT_EQ(Counts(Cut(launch, 0.001, 4)), std::vector<int64_t>(20, 10));
 }
