@@ -95,7 +95,7 @@ absl::Status Slab::Map() {
   std::byte* const start = first + before;
   if (mmap(start, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
            file_.get(), 0) == MAP_FAILED) {
-    const absl::Status status = NoMemory("mapping a file");
+    absl::Status status = NoMemory("mapping a file");
     munmap(start, bytes);
     return status;
   }
@@ -137,7 +137,7 @@ HostSpan Slab::Piece(int piece) const {
 
 absl::Status Slab::PinPiece(int piece) {
   for (size_t i = 0; i < spec_.pinners.size(); ++i) {
-    const absl::Status status = spec_.pinners[i]->Pin(Piece(piece));
+    absl::Status status = spec_.pinners[i]->Pin(Piece(piece));
     if (status.ok()) continue;
     while (i-- > 0) spec_.pinners[i]->Unpin(Piece(piece));
     return status;

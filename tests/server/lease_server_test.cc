@@ -514,7 +514,9 @@ TEST_F(LeaseServerTest, AKilledClientsMemoryComesBack) {
       // Of a process with threads: nothing but system calls.
       char byte = 0;
       const int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-      connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to));
+      if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) {
+        _exit(1);
+      }
       send(fd, request.data(), request.size(), 0);
       recv(fd, &byte, 1, 0);
       if (write(tells.get(), &byte, 1) == 1) pause();
