@@ -43,6 +43,13 @@ class SlicesTest : public ::testing::Test {
     args.problem = p;
     launch.Add(blob_, blob_.Append(args), tiles);
   }
+  // Of all the problem's rows.
+  Launch RowsOf(const Problem& p, const Kernel& kernel) {
+    Launch launch(kernel);
+    Add(launch, p, RowTiles(p, kernel));
+    launch.Place(blob_);
+    return launch;
+  }
   // Where the launch's slices end.
   static std::vector<Slice> Cut(const Launch& launch, double micros,
                                 int least_waves = 1) {
@@ -136,9 +143,7 @@ TEST_F(SlicesTest, SlicesEndWithAWaveOfTiles) {
        {std::pair<const Kernel*, int64_t>{&kStays, 10},
         {&kPairs, 5},
         {&kPlain, 20}}) {
-    Launch launch(*kernel);
-    Add(launch, sized.p, RowTiles(sized.p, *kernel));
-    launch.Place(blob_);
+    const Launch launch = RowsOf(sized.p, *kernel);
     std::vector<int64_t> counts = Counts(Cut(launch, MostMicros(launch) / 7));
     ASSERT_GE(counts.size(), 5);
     counts.pop_back();
@@ -148,9 +153,7 @@ TEST_F(SlicesTest, SlicesEndWithAWaveOfTiles) {
 
 TEST_F(SlicesTest, SlicesHaveSomeWavesThoughTheyTakeLonger) {
   const Sized sized({.len = 12800, .heads = 2});
-  Launch launch(kStays);
-  Add(launch, sized.p, RowTiles(sized.p, kStays));
-  launch.Place(blob_);
+  const Launch launch = RowsOf(sized.p, kStays);
   EXPECT_EQ(Counts(Cut(launch, MostMicros(launch) / 30, 4)),
             (std::vector<int64_t>{40, 40, 40, 40, 40}));
 }
@@ -158,9 +161,7 @@ TEST_F(SlicesTest, SlicesHaveSomeWavesThoughTheyTakeLonger) {
 // Sixteen times as long as asked for is 25 of 200 tiles here, and no wave.
 TEST_F(SlicesTest, SlicesHaveFewerWavesWhereTilesTakeLong) {
   const Sized sized({.len = 12800, .heads = 2});
-  Launch launch(kStays);
-  Add(launch, sized.p, RowTiles(sized.p, kStays));
-  launch.Place(blob_);
+  const Launch launch = RowsOf(sized.p, kStays);
   EXPECT_EQ(Counts(Cut(launch, MostMicros(launch) / 128, 4)),
             std::vector<int64_t>(10, 20));
   EXPECT_EQ(Counts(Cut(launch, 0.001, 4)), std::vector<int64_t>(20, 10));
@@ -168,9 +169,7 @@ TEST_F(SlicesTest, SlicesHaveFewerWavesWhereTilesTakeLong) {
 
 TEST_F(SlicesTest, ACrumbIsTakenAlong) {
   const Sized sized({.len = 128 * 44, .heads = 1});
-  Launch launch(kStays);
-  Add(launch, sized.p, RowTiles(sized.p, kStays));
-  launch.Place(blob_);
+  const Launch launch = RowsOf(sized.p, kStays);
   EXPECT_EQ(Counts(Cut(launch, MostMicros(launch) / 8, 4)),
             (std::vector<int64_t>{44}));
 }
