@@ -22,6 +22,7 @@
 #include "server/front/upload_room.h"
 #include "server/net/acceptor.h"
 #include "server/net/connection_table.h"
+#include "server/net/lingering_close.h"
 #include "server/net/listen.h"
 #include "server/net/unix_socket.h"
 #include "server/region/regions.h"
@@ -92,8 +93,12 @@ class Server::Impl {
     if (transfers_ != nullptr && MonotonicNow() >= deadline) {
       transfers_->EndAll(absl::UnavailableError("the server is shutting down"));
     }
-    admitted_calls_.WaitForNone(std::max(deadline, MonotonicNow()) +
-                                kLastResponses);
+    const absl::Time last = std::max(deadline, MonotonicNow()) + kLastResponses;
+    admitted_calls_.WaitForNone(last);
+    if (lingering_ == nullptr) return;
+    // Answers are the system's now, which may hold megabytes of them.
+    lingering_->EndAll();
+    lingering_->WaitForNone(last, kLastResponses);
   }
 
   std::vector<std::string> Describe() const {
@@ -207,6 +212,9 @@ class Server::Impl {
       transport_ = std::move(transport);
       UpdateHealth();
     }
+    auto lingering = LingeringClose::Start(connections_, options_.stall_time);
+    if (!lingering.ok()) return lingering.status();
+    lingering_ = *std::move(lingering);
     std::vector<Door> doors;
     for (Descriptor& listener : *listeners) {
       doors.push_back({std::move(listener), hand_over});
@@ -275,6 +283,7 @@ class Server::Impl {
   bool draining_ ABSL_GUARDED_BY(health_mutex_) = false;
   int devices_left_ ABSL_GUARDED_BY(health_mutex_) = 0;
   std::unique_ptr<grpc::Server> transport_ ABSL_GUARDED_BY(health_mutex_);
+  std::unique_ptr<LingeringClose> lingering_;
   std::unique_ptr<Acceptor> acceptor_;
 
   Mutex drain_mutex_;

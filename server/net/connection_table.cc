@@ -42,6 +42,21 @@ void ConnectionTable::CountRefused(Refusal why) {
   ++stats_.refused[static_cast<int>(why)];
 }
 
+bool ConnectionTable::Has(int fd, const SocketIdentity& socket) {
+  MutexLock lock(mutex_);
+  const auto at = open_.find(fd);
+  return at != open_.end() && at->second.identity == socket;
+}
+
+std::vector<int> ConnectionTable::Open() {
+  MutexLock lock(mutex_);
+  RemoveEnded();
+  std::vector<int> open;
+  open.reserve(open_.size());
+  for (const auto& [fd, connection] : open_) open.push_back(fd);
+  return open;
+}
+
 ConnectionStats ConnectionTable::stats() {
   MutexLock lock(mutex_);
   RemoveEnded();

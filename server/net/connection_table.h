@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -46,6 +47,12 @@ class ConnectionTable {
   std::optional<Refusal> Add(int fd, const Origin& origin, absl::Time now);
   // One was refused that never was a socket to be taken in.
   void CountRefused(Refusal why);
+
+  // Whether this socket is one that is open with the descriptor `fd`.
+  bool Has(int fd, const SocketIdentity& socket);
+  // The descriptors of those that are open. Each is its owner's, who may close
+  // it at any time.
+  std::vector<int> Open();
 
   // Looks at all that are open.
   ConnectionStats stats();

@@ -88,10 +88,10 @@ TEST(ProgramStart, FewDescriptorsMakeFewConnections) {
     return RunProgram(Attnd({"/usr/bin/prlimit", "--nofile=" + limit},
                             {"--port_file=/no/such/folder/port"}));
   };
-  Ran ran = with("64:64");
+  Ran ran = with("160:160");
   EXPECT_TRUE(absl::StrContains(ran.output,
                                 "instead of 1024, as the process "
-                                "may have only 64 descriptors"))
+                                "may have only 160 descriptors"))
       << ran.output;
   EXPECT_TRUE(absl::StrContains(ran.output, "--port_file")) << ran.output;
   // A soft limit alone is raised.

@@ -13,6 +13,7 @@ import numpy as np
 import client
 import harness
 from client import pb, pb_grpc
+from slow_proxy import SlowProxy
 from streams import Stream
 
 sys.path.insert(0, str(harness.ROOT / "docs" / "examples"))
@@ -180,14 +181,28 @@ class ExchangeTest(client.ClientTest):
 class LifetimeTest(unittest.TestCase):
   """Servers of their own, which end or age under a transfer."""
 
-  def await_end(self, server):
-    """Another signal, which stop() sends, would end a drain at once."""
-    server.process.wait(server.STOP_SECONDS)
+  def start(self, *flags):
+    server = harness.Server(client.OPTIONS.server, *flags)
+    self.addCleanup(server.kill)
+    return server
 
-  def transfer_that_outlasts(self, server, event):
-    request, inputs = random_request((1, 1000, 1, 64))
-    channel = server.channel()
+  def open(self, server, address=None):
+    channel = server.channel(address)
+    self.addCleanup(channel.close)
     stream = Stream(channel)
+    # Its thread would wait for what is still to be sent.
+    self.addCleanup(stream.half_close)
+    return channel, stream
+
+  def ends_well(self, server):
+    """After a drain: another signal, which stop() sends, would end that."""
+    server.process.wait(server.STOP_SECONDS)
+    status, log = server.stop()
+    self.assertEqual(status, 0, log)
+
+  def transfer_that_outlasts(self, server, event, address=None):
+    request, inputs = random_request((1, 1000, 4, 64))
+    channel, stream = self.open(server, address)
     stream.send(header=header(request))
     stream.receive()
     sent = list(chunks(inputs))
@@ -201,11 +216,14 @@ class LifetimeTest(unittest.TestCase):
     kinds = [message.WhichOneof("part") for message in stream.all()]
     self.assertEqual(kinds[-1], "forward")
     self.assertEqual(stream.code(), grpc.StatusCode.OK)
-    channel.close()
 
-  def test_a_drain_lets_a_transfer_finish(self):
-    server = harness.Server(client.OPTIONS.server, "--drain_time=60s")
-    def drain(channel):
+  def slow_way_to(self, server):
+    proxy = SlowProxy(server.address)
+    self.addCleanup(proxy.close)
+    return proxy.address
+
+  def drain(self, server):
+    def event(channel):
       server.process.send_signal(signal.SIGTERM)
       # It drains once it refuses calls.
       request, inputs = random_request((1, 4, 1, 8))
@@ -216,36 +234,47 @@ class LifetimeTest(unittest.TestCase):
         except grpc.RpcError as error:
           self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
           return
-    self.transfer_that_outlasts(server, drain)
-    self.await_end(server)
+    return event
+
+  def age(self, channel):
+    # A connection of the same age is gone once this one is as good as.
+    gone = threading.Event()
+    channel.subscribe(lambda state: state == grpc.ChannelConnectivity.IDLE
+                      and gone.set())
+    self.assertTrue(gone.wait(60))
+
+  def test_a_drain_lets_a_transfer_finish(self):
+    server = self.start("--drain_time=60s")
+    self.transfer_that_outlasts(server, self.drain(server))
+    self.ends_well(server)
+
+  def test_a_drain_waits_for_who_reads_slowly(self):
+    server = self.start("--drain_time=60s")
+    self.transfer_that_outlasts(server, self.drain(server),
+                                self.slow_way_to(server))
+    self.ends_well(server)
+
+  def test_a_connection_that_is_old_lets_a_transfer_finish(self):
+    server = self.start("--connection_age=100ms")
+    self.transfer_that_outlasts(server, self.age)
     status, log = server.stop()
     self.assertEqual(status, 0, log)
 
-  def test_a_connection_that_is_old_lets_a_transfer_finish(self):
-    server = harness.Server(client.OPTIONS.server, "--connection_age=100ms")
-    def age(channel):
-      # A connection of the same age is gone once this one is as good as.
-      gone = threading.Event()
-      channel.subscribe(lambda state: state == grpc.ChannelConnectivity.IDLE
-                        and gone.set())
-      self.assertTrue(gone.wait(60))
-    self.transfer_that_outlasts(server, age)
+  def test_a_connection_that_is_old_waits_for_who_reads_slowly(self):
+    server = self.start("--connection_age=100ms")
+    self.transfer_that_outlasts(server, self.age, self.slow_way_to(server))
     status, log = server.stop()
     self.assertEqual(status, 0, log)
 
   def test_past_the_drain_a_transfer_ends(self):
-    server = harness.Server(client.OPTIONS.server, "--drain_time=1s")
+    server = self.start("--drain_time=1s")
     request, _ = random_request((1, 1000, 1, 64))
-    channel = server.channel()
-    stream = Stream(channel)
+    _, stream = self.open(server)
     stream.send(header=header(request))
     stream.receive()
     server.process.send_signal(signal.SIGTERM)
     self.assertEqual(stream.code(), grpc.StatusCode.UNAVAILABLE)
-    channel.close()
-    self.await_end(server)
-    status, log = server.stop()
-    self.assertEqual(status, 0, log)
+    self.ends_well(server)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/descriptor.h"
+#include "tests/server/socket_pairs.h"
 
 namespace attnd::server {
 namespace {
@@ -17,16 +18,6 @@ namespace {
 using ::testing::Optional;
 
 const Origin kOne = UserOrigin(1), kOther = UserOrigin(2);
-
-struct Pair {
-  Descriptor server, client;
-};
-
-Pair Connected() {
-  int fds[2];
-  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-  return {Descriptor(fds[0]), Descriptor(fds[1])};
-}
 
 class ConnectionTableTest : public ::testing::Test {
  protected:
@@ -38,8 +29,8 @@ class ConnectionTableTest : public ::testing::Test {
 
 TEST_F(ConnectionTableTest, WhatIsClosedMakesRoom) {
   ConnectionTable table(2, 2);
-  Pair first = Connected();
-  const Pair second = Connected(), third = Connected();
+  SocketPair first = UnixPair();
+  const SocketPair second = UnixPair(), third = UnixPair();
   EXPECT_EQ(table.Add(first.server.get(), kOne, Later()), std::nullopt);
   EXPECT_EQ(table.Add(second.server.get(), kOther, Later()), std::nullopt);
   EXPECT_THAT(table.Add(third.server.get(), kOne, Later()),
@@ -55,7 +46,7 @@ TEST_F(ConnectionTableTest, WhatIsClosedMakesRoom) {
 // Its peer's end frees nothing here: its owner may still have calls on it.
 TEST_F(ConnectionTableTest, CountsUntilItsOwnerClosesIt) {
   ConnectionTable table(10, 10);
-  Pair pair = Connected();
+  SocketPair pair = UnixPair();
   ASSERT_EQ(table.Add(pair.server.get(), kOne, Later()), std::nullopt);
   shutdown(pair.client.get(), SHUT_WR);
   EXPECT_EQ(table.stats().open, 1);
@@ -69,10 +60,10 @@ TEST_F(ConnectionTableTest, CountsUntilItsOwnerClosesIt) {
 
 TEST_F(ConnectionTableTest, ANumberThatIsGivenAgainIsAnotherConnection) {
   ConnectionTable table(1, 1);
-  Pair pair = Connected();
+  SocketPair pair = UnixPair();
   const int number = pair.server.get();
   ASSERT_EQ(table.Add(number, kOne, Later()), std::nullopt);
-  const Pair next = Connected();
+  const SocketPair next = UnixPair();
   pair.server = Descriptor();
   ASSERT_EQ(dup2(next.server.get(), number), number);
   const Descriptor again(number);
@@ -87,7 +78,7 @@ TEST_F(ConnectionTableTest, ANumberThatIsGivenAgainIsAnotherConnection) {
 
 TEST_F(ConnectionTableTest, ANumberThatStandsForAnotherFileHasEnded) {
   ConnectionTable table(10, 10);
-  Pair pair = Connected();
+  SocketPair pair = UnixPair();
   const int number = pair.server.get();
   ASSERT_EQ(table.Add(number, kOne, Later()), std::nullopt);
   const Descriptor file(open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -101,18 +92,35 @@ TEST_F(ConnectionTableTest, ANumberThatStandsForAnotherFileHasEnded) {
 TEST_F(ConnectionTableTest, DoesNotLookEachTimeItRefuses) {
   constexpr int kMost = 100;
   ConnectionTable table(kMost, kMost);
-  std::vector<Pair> pairs(kMost);
-  for (Pair& pair : pairs) {
-    pair = Connected();
+  std::vector<SocketPair> pairs(kMost);
+  for (SocketPair& pair : pairs) {
+    pair = UnixPair();
     ASSERT_EQ(table.Add(pair.server.get(), kOne, now_), std::nullopt);
   }
-  const Pair late = Connected();
+  const SocketPair late = UnixPair();
   EXPECT_TRUE(table.Add(late.server.get(), kOther, now_).has_value());
   pairs.clear();
   EXPECT_TRUE(table.Add(late.server.get(), kOther, now_).has_value());
   // Milliseconds later it does.
   now_ += absl::Milliseconds(1);
   EXPECT_EQ(table.Add(late.server.get(), kOther, now_), std::nullopt);
+}
+
+TEST_F(ConnectionTableTest, KnowsThoseThatAreOpen) {
+  ConnectionTable table(10, 10);
+  SocketPair pair = UnixPair();
+  const SocketPair other = UnixPair();
+  const int number = pair.server.get();
+  EXPECT_THAT(table.Open(), ::testing::IsEmpty());
+  ASSERT_EQ(table.Add(number, kOne, Later()), std::nullopt);
+  const SocketIdentity socket = SocketIdentity::Of(number).value();
+  EXPECT_TRUE(table.Has(number, socket));
+  EXPECT_FALSE(table.Has(other.server.get(), socket));
+  EXPECT_FALSE(
+      table.Has(number, SocketIdentity::Of(other.server.get()).value()));
+  EXPECT_THAT(table.Open(), ::testing::ElementsAre(number));
+  pair.server = Descriptor();
+  EXPECT_THAT(table.Open(), ::testing::IsEmpty());
 }
 
 TEST_F(ConnectionTableTest, WhatIsNoDescriptorIsRefused) {

@@ -26,19 +26,19 @@ int Within(int64_t limit, const ServerOptions& options) {
 
 TEST(Descriptors, LeaveRoomForWhatIsNoConnection) {
   ServerOptions options;
-  options.max_connections = 100;
-  EXPECT_EQ(Within(int64_t{1} << 40, options), 100);
+  options.max_connections = 400;
+  EXPECT_EQ(Within(int64_t{1} << 40, options), 400);
   // Not all of them for connections, but most.
-  const int most = Within(100, options);
-  EXPECT_LT(most, 100 - kOpen);
-  EXPECT_GT(most, 100 / 2);
-  EXPECT_EQ(Within(99, options), most - 1);
-  EXPECT_EQ(Within(100 + 100 - most, options), 100);
+  const int most = Within(400, options);
+  EXPECT_LT(most, 400 - kOpen);
+  EXPECT_GT(most, 400 / 2);
+  EXPECT_EQ(Within(399, options), most - 1);
+  EXPECT_EQ(Within(400 + 400 - most, options), 400);
   options.metrics_port = 0;
-  EXPECT_EQ(Within(100 + kMaxMetricsConnections, options), most);
+  EXPECT_EQ(Within(400 + kMaxMetricsConnections, options), most);
   options.regions.socket = "/run/attnd/region";
   options.regions.memory_bytes = int64_t{1} << 30;
-  EXPECT_EQ(Within(100 + kMaxMetricsConnections + options.regions.Descriptors(),
+  EXPECT_EQ(Within(400 + kMaxMetricsConnections + options.regions.Descriptors(),
                    options),
             most);
 }

@@ -12,41 +12,13 @@
 
 #include "absl/time/time.h"
 #include "base/descriptor.h"
-#include "server/net/listen.h"
 #include "tests/hang_limit.h"
+#include "tests/server/socket_pairs.h"
 
 namespace attnd::server {
 namespace {
 
 using testing::Eventually;
-
-struct Pair {
-  Descriptor server, client;
-};
-
-Pair UnixPair() {
-  int fds[2];
-  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-  return {Descriptor(fds[0]), Descriptor(fds[1])};
-}
-
-Pair TcpPair() {
-  auto listeners = ListenOnTcp("127.0.0.1", 0, absl::Seconds(10));
-  EXPECT_TRUE(listeners.ok()) << listeners.status();
-  const int listener = listeners->sockets.at(0).get();
-  sockaddr_storage to = {};
-  socklen_t size = sizeof(to);
-  EXPECT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&to), &size), 0);
-  Pair pair;
-  pair.client = Descriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(connect(pair.client.get(), reinterpret_cast<sockaddr*>(&to), size),
-            0);
-  EXPECT_TRUE(Eventually([&] {
-    pair.server = Descriptor(accept(listener, nullptr, nullptr));
-    return pair.server.valid();
-  }));
-  return pair;
-}
 
 // Sends `bytes` and, with the last of them, that there are no more.
 void SendAndHangUp(Descriptor client, const std::string& bytes) {
@@ -83,7 +55,7 @@ class Owner {
   Descriptor epoll_;
 };
 
-class HangUpWatchTest : public ::testing::TestWithParam<Pair (*)()> {
+class HangUpWatchTest : public ::testing::TestWithParam<SocketPair (*)()> {
  protected:
   void Add(const Descriptor& fd) {
     ASSERT_TRUE(watch_.valid());
@@ -103,7 +75,7 @@ class HangUpWatchTest : public ::testing::TestWithParam<Pair (*)()> {
 };
 
 TEST_P(HangUpWatchTest, TellsAnOwnerWhoOverlookedTheEnd) {
-  Pair pair = GetParam()();
+  SocketPair pair = GetParam()();
   Add(pair.server);
   Owner owner(pair.server);
   SendAndHangUp(std::move(pair.client), "half");
@@ -127,7 +99,7 @@ TEST_P(HangUpWatchTest, TellsAnOwnerWhoOverlookedTheEnd) {
 }
 
 TEST_P(HangUpWatchTest, NoByteIsLost) {
-  Pair pair = GetParam()();
+  SocketPair pair = GetParam()();
   Add(pair.server);
   SendAndHangUp(std::move(pair.client), "all of it");
   ASSERT_TRUE(SeesAHangUp());
@@ -138,7 +110,7 @@ TEST_P(HangUpWatchTest, NoByteIsLost) {
 }
 
 TEST_P(HangUpWatchTest, WhoTookOverTheNumberIsLeftAlone) {
-  Pair gone = GetParam()(), next = GetParam()();
+  SocketPair gone = GetParam()(), next = GetParam()();
   Add(gone.server);
   gone.client = Descriptor();
   ASSERT_TRUE(SeesAHangUp());
@@ -150,8 +122,8 @@ TEST_P(HangUpWatchTest, WhoTookOverTheNumberIsLeftAlone) {
 }
 
 TEST_P(HangUpWatchTest, ThoseThatLiveOrAreClosedAreNone) {
-  const Pair lives = GetParam()();
-  Pair closed = GetParam()();
+  const SocketPair lives = GetParam()();
+  SocketPair closed = GetParam()();
   Add(lives.server);
   Add(closed.server);
   EXPECT_EQ(send(lives.client.get(), "x", 1, 0), 1);
@@ -161,7 +133,7 @@ TEST_P(HangUpWatchTest, ThoseThatLiveOrAreClosedAreNone) {
 }
 
 TEST_P(HangUpWatchTest, HearsOfMoreThanOneLookTakes) {
-  std::vector<Pair> pairs;
+  std::vector<SocketPair> pairs;
   std::vector<Owner> owners;
   for (int i = 0; i < 150; ++i) {
     pairs.push_back(GetParam()());
