@@ -1,5 +1,6 @@
 """Stubs generated from the .proto alone, and an attnd to talk to."""
 
+import atexit
 import gc
 import importlib
 import pathlib
@@ -67,6 +68,9 @@ class Server:
       self.process = subprocess.Popen(
           [*prefix, binary, "--port=0", f"--port_file={port_file}", *flags],
           stdout=log, stderr=subprocess.STDOUT)
+    # A test that fails must not leave it behind: whoever waits for the test's
+    # output would wait for that of attnd, too.
+    atexit.register(self.kill)
     deadline = time.monotonic() + self.START_SECONDS
     # The port file appears whole, and there is nothing to wait on for that.
     while not port_file.exists():
@@ -95,8 +99,15 @@ class Server:
       self.process.kill()
       status = self.process.wait()
     log = self.log()
-    self._folder.cleanup()
+    self.kill()
     return status, log
+
+  def kill(self):
+    """Ends it, whatever it does, if it has not been stopped."""
+    atexit.unregister(self.kill)
+    self.process.kill()
+    self.process.wait()
+    self._folder.cleanup()
 
 
 def raw_call(channel, method, data, **options):
