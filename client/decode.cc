@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -71,8 +72,8 @@ absl::Status CheckOutput(const v1::Tensor& from, const Output& output) {
         absl::StrCat(output.name, ".dtype"),
         absl::StrCat(v1::DataType_Name(from.dtype()), ", not as asked for"));
   }
-  const std::vector<int64_t> shape(from.shape().begin(), from.shape().end());
-  if (shape != to.shape) {
+  if (!std::equal(from.shape().begin(), from.shape().end(), to.shape.begin(),
+                  to.shape.end())) {
     // A hostile shape may be long; say only what was expected of it.
     return BadResponse(absl::StrCat(output.name, ".shape"),
                        absl::StrCat("not ", ShapeText(to.shape)));
@@ -82,20 +83,22 @@ absl::Status CheckOutput(const v1::Tensor& from, const Output& output) {
 
 // That it is in the region that was asked for, if any was.
 absl::Status CheckPlace(const v1::Tensor& from, const Output& output) {
-  const std::string field = absl::StrCat(output.name, ".region");
+  const auto wrong = [&output](absl::string_view what) {
+    return BadResponse(absl::StrCat(output.name, ".region"), what);
+  };
   if (output.place.region == nullptr) {
     if (!from.has_region()) return absl::OkStatus();
-    return BadResponse(field, "is in a region, not as asked for");
+    return wrong("is in a region, not as asked for");
   }
   if (!from.has_region()) {
-    return BadResponse(field, "is in no region, where it was asked for");
+    return wrong("is in no region, where it was asked for");
   }
   if (from.region().region() != output.place.region->id()) {
-    return BadResponse(field, "is in another region than asked for");
+    return wrong("is in another region than asked for");
   }
   if (from.region().offset() != output.place.offset) {
-    return BadResponse(field, absl::StrCat("is at ", from.region().offset(),
-                                           ", not at ", output.place.offset));
+    return wrong(absl::StrCat("is at ", from.region().offset(), ", not at ",
+                              output.place.offset));
   }
   return absl::OkStatus();
 }

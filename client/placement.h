@@ -4,11 +4,11 @@
 // Which of a call's tensors go by reference, and which by their bytes.
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "attnd/client.h"
 #include "attnd/region.h"
@@ -37,8 +37,8 @@ struct Placement {
   void SendThoseOnHost(const google::protobuf::Descriptor& request,
                        const std::string& reason);
 
-  std::map<int, RegionPlace> places;  // by field
-  int64_t sent_bytes = 0;             // of the others, inputs and outputs
+  absl::btree_map<int, RegionPlace> places;  // by field
+  int64_t sent_bytes = 0;  // of the others, inputs and outputs
   // Those in which any tensor lies: a call keeps them until it has ended.
   std::vector<std::shared_ptr<Region>> regions;
   // Report::fallback.

@@ -13,7 +13,7 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "proto/wire/codec.h"
-#include "proto/wire/place.h"
+#include "proto/wire/schema.h"
 #include "proto/wire/status.h"
 #include "proto/wire/wire_format.h"
 
@@ -23,12 +23,6 @@ namespace {
 namespace v1 = ::attn::v1;
 using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
-
-int64_t VarintBytes(uint64_t value) {
-  int64_t bytes = 1;
-  for (; value >= 0x80; value >>= 7) ++bytes;
-  return bytes;
-}
 
 // Collects our own bytes until borrowed ones follow them.
 class Pieces {
@@ -168,8 +162,14 @@ absl::StatusOr<std::vector<Piece>> Encode(
   if (absl::Status status = Check(header, header_bytes, data); !status.ok()) {
     return status;
   }
-  const std::string bytes = header.SerializeAsString();
-  if (data.empty()) return std::vector<Piece>{{bytes, {}}};
+  std::string bytes(header_bytes, '\0');
+  header.SerializeWithCachedSizesToArray(
+      reinterpret_cast<uint8_t*>(bytes.data()));
+  if (data.empty()) {
+    std::vector<Piece> whole(1);
+    whole.front().owned = std::move(bytes);
+    return whole;
+  }
 
   // The header as generated code writes it, cut at its top-level fields, with
   // data put into its Tensors.

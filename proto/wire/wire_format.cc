@@ -1,18 +1,23 @@
 #include "proto/wire/wire_format.h"
 
+#include <cstring>
+
 namespace attnd::wire {
 
+int64_t VarintBytes(uint64_t value) {
+  int64_t bytes = 1;
+  for (; value >= 0x80; value >>= 7) ++bytes;
+  return bytes;
+}
+
 void AppendVarint(uint64_t value, std::string& out) {
-  for (; value >= 0x80; value >>= 7) {
-    out.push_back(static_cast<char>(value | 0x80));
-  }
-  out.push_back(static_cast<char>(value));
+  char bytes[10];
+  out.append(bytes, WriteVarint(value, bytes) - bytes);
 }
 
 void AppendTag(Tag tag, std::string& out) {
-  AppendVarint(
-      static_cast<uint32_t>(tag.number) << 3 | static_cast<uint32_t>(tag.type),
-      out);
+  char bytes[10];
+  out.append(bytes, WriteTag(tag, bytes) - bytes);
 }
 
 void AppendField(int number, absl::string_view bytes, std::string& out) {
@@ -80,7 +85,7 @@ bool Reader::ReadVarint(int max_bytes, uint8_t last_max, uint64_t& value) {
 
 bool Reader::ReadTag(Tag& tag) {
   uint64_t value;
-  if (!ReadVarint(5, 0xF, value)) return false;  // 32 bits
+  if (!ReadByte(value) && !ReadVarint(5, 0xF, value)) return false;  // 32 bits
   tag.number = static_cast<int>(value >> 3);
   tag.type = static_cast<WireType>(value & 7);
   return tag.number != 0 && (value & 7) <= 5;
@@ -88,7 +93,7 @@ bool Reader::ReadTag(Tag& tag) {
 
 bool Reader::ReadLength(int64_t& length) {
   uint64_t value;
-  if (!ReadVarint(5, 0x7, value)) return false;  // 31 bits
+  if (!ReadByte(value) && !ReadVarint(5, 0x7, value)) return false;  // 31 bits
   length = static_cast<int64_t>(value);
   return length <= left_;
 }
@@ -97,9 +102,10 @@ void Reader::Skip(int64_t n) {
   Consume(n, [](absl::string_view) {});
 }
 
-void Reader::CopyTo(std::string& out, int64_t n) {
+void Reader::CopyTo(char* out, int64_t n) {
   Consume(n, [&out](absl::string_view view) {
-    out.append(view.data(), view.size());
+    std::memcpy(out, view.data(), view.size());
+    out += view.size();
   });
 }
 

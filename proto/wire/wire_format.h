@@ -25,6 +25,19 @@ struct Tag {
   WireType type = WireType::kVarint;
 };
 
+// Writes 1 to 10 bytes to `out`, and returns where they end.
+inline char* WriteVarint(uint64_t value, char* out) {
+  for (; value >= 0x80; value >>= 7) *out++ = static_cast<char>(value | 0x80);
+  *out++ = static_cast<char>(value);
+  return out;
+}
+inline char* WriteTag(Tag tag, char* out) {
+  return WriteVarint(
+      static_cast<uint32_t>(tag.number) << 3 | static_cast<uint32_t>(tag.type),
+      out);
+}
+int64_t VarintBytes(uint64_t value);
+
 void AppendVarint(uint64_t value, std::string& out);
 void AppendTag(Tag tag, std::string& out);
 // A length-delimited field.
@@ -45,7 +58,9 @@ class Reader {
   int64_t left() const { return left_; }
 
   // At most 10 bytes and 64 bits.
-  bool ReadVarint(uint64_t& value) { return ReadVarint(10, 1, value); }
+  bool ReadVarint(uint64_t& value) {
+    return ReadByte(value) || ReadVarint(10, 1, value);
+  }
   // Refuses field number 0 and wire types that do not exist.
   bool ReadTag(Tag& tag);
   // A length that fits within the limit.
@@ -53,7 +68,7 @@ class Reader {
 
   // Precondition of the next three: 0 <= n <= left().
   void Skip(int64_t n);
-  void CopyTo(std::string& out, int64_t n);
+  void CopyTo(char* out, int64_t n);
   // Adds views of the next `n` bytes, none of them empty, to `pieces`.
   template <typename Pieces>
   void ViewInto(Pieces& pieces, int64_t n) {
@@ -70,6 +85,13 @@ class Reader {
   void PopLimit(int64_t outer) { left_ += outer; }
 
  private:
+  // One of a single byte, if that is next; otherwise nothing is read.
+  bool ReadByte(uint64_t& value) {
+    if (left_ == 0 || at_ == end_ || (*at_ & 0x80) != 0) return false;
+    --left_;
+    value = static_cast<uint8_t>(*at_++);
+    return true;
+  }
   // Of at most `max_bytes`, the last of which is at most `last_max`.
   bool ReadVarint(int max_bytes, uint8_t last_max, uint64_t& value);
   void NextFragment();

@@ -60,7 +60,7 @@ class LingeringClose {
   struct Lingering {
     Descriptor connection;
     absl::Time until;
-    int untaken = 0;  // bytes of ours that the peer's system does not have
+    int untaken = 0;   // bytes of ours that the peer's system does not have
     absl::Time moved;  // when a byte came, or was taken, for all that is known
   };
 

@@ -9,6 +9,7 @@
 #include "base/field_error.h"
 #include "benchmark/benchmark.h"
 #include "proto/wire/codec.h"
+#include "proto/wire/message_arena.h"
 #include "proto/wire/status.h"
 
 namespace attnd::wire {
@@ -90,6 +91,73 @@ void BM_GeneratedEncode(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(request.SerializeAsString());
 }
 BENCHMARK(BM_GeneratedEncode)->Arg(256)->Arg(16 << 20);
+
+// A call whose tensors are in a region: all of it is header.
+v1::ForwardRequest RequestInRegion() {
+  v1::ForwardRequest request = Request(256).header;
+  int64_t offset = 0;
+  for (v1::RegionSlice* slice : {request.mutable_q()->mutable_region(),
+                                 request.mutable_k()->mutable_region(),
+                                 request.mutable_v()->mutable_region(),
+                                 request.mutable_o()->mutable_region()}) {
+    slice->set_region(std::string(16, 'r'));
+    slice->set_offset(offset += 16 << 20);
+  }
+  return request;
+}
+
+v1::ForwardResponse ResponseInRegion() {
+  v1::ForwardResponse response;
+  *response.mutable_o() = RequestInRegion().q();
+  v1::ExecutionReport& report = *response.mutable_report();
+  report.set_device("0 NVIDIA H100 80GB HBM3");
+  report.set_algorithm(v1::ALGORITHM_FLASH_ATTENTION_2);
+  report.set_kernel("sm90_forward_bf16_d128");
+  report.set_batch_requests(1);
+  report.set_flops(1.4e11);
+  report.mutable_phases()->set_queue_ns(10'000);
+  report.mutable_phases()->set_compute_ns(250'000);
+  return response;
+}
+
+template <typename Message>
+void DecodeInRegion(benchmark::State& state, const Message& message,
+                    UnknownFields unknown) {
+  const std::string bytes = message.SerializeAsString();
+  const absl::string_view fragment = bytes;
+  for (auto _ : state) {
+    MessageArena arena;
+    auto& header = arena.New<Message>();
+    std::vector<TensorData> data;
+    benchmark::DoNotOptimize(Decode({fragment}, unknown, header, data));
+  }
+}
+
+void BM_DecodeRequestInRegion(benchmark::State& state) {
+  DecodeInRegion(state, RequestInRegion(), UnknownFields::kRefuse);
+}
+BENCHMARK(BM_DecodeRequestInRegion);
+
+void BM_DecodeResponseInRegion(benchmark::State& state) {
+  DecodeInRegion(state, ResponseInRegion(), UnknownFields::kIgnore);
+}
+BENCHMARK(BM_DecodeResponseInRegion);
+
+void BM_EncodeRequestInRegion(benchmark::State& state) {
+  const v1::ForwardRequest request = RequestInRegion();
+  for (auto _ : state) benchmark::DoNotOptimize(Encode(request, {}));
+}
+BENCHMARK(BM_EncodeRequestInRegion);
+
+void BM_GeneratedDecodeInRegion(benchmark::State& state) {
+  const std::string bytes = RequestInRegion().SerializeAsString();
+  for (auto _ : state) {
+    MessageArena arena;
+    benchmark::DoNotOptimize(
+        arena.New<v1::ForwardRequest>().ParseFromString(bytes));
+  }
+}
+BENCHMARK(BM_GeneratedDecodeInRegion);
 
 void BM_RefuseUnknownField(benchmark::State& state) {
   std::string bytes = Request(256).Encoded() + "\x88\x06\x01";  // field 97

@@ -36,7 +36,8 @@ std::vector<Field> Parse(absl::string_view bytes) {
       length = 8;
     }
     if (length > reader.left()) break;
-    reader.CopyTo(field.body, length);
+    field.body.resize(length);
+    reader.CopyTo(field.body.data(), length);
     fields.push_back(std::move(field));
   }
   return fields;
