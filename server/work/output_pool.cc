@@ -15,26 +15,7 @@ int64_t WholePages(int64_t bytes) {
 
 }  // namespace
 
-OutputBuffer& OutputBuffer::operator=(OutputBuffer&& other) noexcept {
-  if (this == &other) return *this;
-  Reset();
-  pool_ = std::move(other.pool_);
-  charge_ = std::move(other.charge_);
-  data_ = std::exchange(other.data_, nullptr);
-  bytes_ = std::exchange(other.bytes_, 0);
-  capacity_ = std::exchange(other.capacity_, 0);
-  return *this;
-}
-
-void OutputBuffer::Reset() {
-  if (pool_ == nullptr) return;
-  pool_->Return(data_, capacity_);
-  // The account last: what it says is free has been given back.
-  pool_.reset();
-  charge_.reset();
-  data_ = nullptr;
-  bytes_ = capacity_ = 0;
-}
+OutputBuffer::Taken::~Taken() { pool->Return(memory.data(), capacity); }
 
 std::shared_ptr<OutputPool> OutputPool::Create(
     std::shared_ptr<HostMemory> memory, int64_t max_idle_bytes) {
@@ -58,11 +39,11 @@ OutputBuffer OutputPool::Allocate(int64_t bytes,
   std::byte* data = Take(capacity);
   OutputBuffer buffer;
   if (data == nullptr) return buffer;
-  buffer.pool_ = shared_from_this();
-  buffer.charge_ = std::move(charge);
-  buffer.data_ = data;
-  buffer.bytes_ = bytes;
-  buffer.capacity_ = capacity;
+  buffer.taken_.reset(
+      new OutputBuffer::Taken{{data, static_cast<size_t>(bytes)},
+                              capacity,
+                              std::move(charge),
+                              shared_from_this()});
   return buffer;
 }
 

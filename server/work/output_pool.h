@@ -22,26 +22,28 @@ namespace attnd::server {
 
 class OutputPool;
 
-// Move-only memory from a pool, with the charge it was admitted under.
+// Move-only memory from a pool, with the charge it was admitted under. A
+// pointer, as a result has room for one of each tensor, and is moved often.
 class OutputBuffer {
  public:
-  OutputBuffer() = default;
-  OutputBuffer(OutputBuffer&& other) noexcept { *this = std::move(other); }
-  OutputBuffer& operator=(OutputBuffer&& other) noexcept;
-  ~OutputBuffer() { Reset(); }
-
-  HostSpan span() const { return {data_, static_cast<size_t>(bytes_)}; }
-  explicit operator bool() const { return pool_ != nullptr; }
+  HostSpan span() const {
+    return taken_ == nullptr ? HostSpan() : taken_->memory;
+  }
+  explicit operator bool() const { return taken_ != nullptr; }
 
  private:
   friend class OutputPool;
-  void Reset();
+  struct Taken {
+    ~Taken();
 
-  std::shared_ptr<OutputPool> pool_;
-  std::shared_ptr<Charge> charge_;
-  std::byte* data_ = nullptr;
-  int64_t bytes_ = 0;     // asked for
-  int64_t capacity_ = 0;  // size class
+    HostSpan memory;       // as much as was asked for
+    int64_t capacity = 0;  // size class
+    // Ends last: what the account says is free has been given back.
+    std::shared_ptr<Charge> charge;
+    std::shared_ptr<OutputPool> pool;
+  };
+
+  std::unique_ptr<Taken> taken_;
 };
 
 // Keeps freed memory for the next user of its size class, as fresh pages cost
