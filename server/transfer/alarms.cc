@@ -1,8 +1,17 @@
 #include "server/transfer/alarms.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "base/clock.h"
 
 namespace attnd::server {
+namespace {
+
+// No later than the soonest alarm that calls set, MessageWatch's.
+constexpr absl::Duration kSoon = absl::Milliseconds(3);
+
+}  // namespace
 
 Alarms::Alarms() : thread_([this] { Loop(); }) {}
 
@@ -36,6 +45,7 @@ void Alarms::Cancel(const Id& id) {
 }
 
 void Alarms::Loop() {
+  uint64_t seen = 0;  // the last alarm that was set, at the last look
   MutexLock lock(mutex_);
   while (!ends_) {
     const absl::Time now = MonotonicNow();
@@ -51,6 +61,9 @@ void Alarms::Loop() {
     // Another alarm may have come due while this one rang, or none be left.
     wakes_ =
         alarms_.empty() ? absl::InfiniteFuture() : alarms_.begin()->first.first;
+    if (std::exchange(seen, last_) != last_) {
+      wakes_ = std::min(wakes_, now + kSoon);
+    }
     const absl::Time until = wakes_;
     changed_.WaitUntil(lock, until,
                        [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

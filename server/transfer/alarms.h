@@ -45,7 +45,8 @@ class Alarms {
   absl::btree_map<Id, absl::AnyInvocable<void()>> alarms_
       ABSL_GUARDED_BY(mutex_);
   // When the thread wakes up by itself. An alarm that is cancelled leaves it as
-  // it is: a wake-up too many, where otherwise each call would cost one.
+  // it is, and while alarms are being set it is soon: a few wake-ups too many,
+  // where otherwise each call would cost one, and would have to cause it.
   absl::Time wakes_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   uint64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ends_ ABSL_GUARDED_BY(mutex_) = false;
