@@ -116,7 +116,10 @@ bool LingeringClose::End(int fd, size_t most) {
   const int untaken = Untaken(connection.get());
   MutexLock lock(mutex_);
   if (lingering_.size() >= most) lingering_.erase(lingering_.begin());
-  lingering_.push_back({std::move(connection), now + longest_, untaken, now});
+  lingering_.push_back({.connection = std::move(connection),
+                        .until = now + longest_,
+                        .untaken = untaken,
+                        .moved = now});
   eventfd_write(wake_.get(), 1);
   return true;
 }
@@ -172,7 +175,8 @@ void LingeringClose::Look() {
     if (dropped > 0 || untaken < std::exchange(one.untaken, untaken)) {
       one.moved = now;
     }
-    return over || one.until <= now;
+    one.dropped += std::max<ssize_t>(dropped, 0);
+    return over || one.until <= now || one.dropped > kMostDropped;
   });
   if (lingering_.empty()) none_.NotifyAll();
 }

@@ -17,6 +17,7 @@
 // connection that a LingeringClose looks after.
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -36,6 +37,9 @@ class LingeringClose {
   // So many linger at once, each with a descriptor. For another one, who came
   // first is closed as it would have been.
   static constexpr int kMost = 64;
+  // A peer that sends more than this, which is more than can have been on its
+  // way, does not listen: it is closed, too.
+  static constexpr int64_t kMostDropped = int64_t{16} << 20;
 
   // Looks after the connections of `table`, which must outlive it. Each lingers
   // for `longest` at most. RESOURCE_EXHAUSTED: no descriptor or no thread.
@@ -60,7 +64,8 @@ class LingeringClose {
   struct Lingering {
     Descriptor connection;
     absl::Time until;
-    int untaken = 0;   // bytes of ours that the peer's system does not have
+    int64_t dropped = 0;  // bytes that came
+    int untaken = 0;      // bytes of ours that the peer's system does not have
     absl::Time moved;  // when a byte came, or was taken, for all that is known
   };
 

@@ -149,6 +149,19 @@ TEST_P(LingeringCloseTest, NobodyLingersForEver) {
   EXPECT_TRUE(Eventually([&] { return !Sends(pair.client); }));
 }
 
+TEST_P(LingeringCloseTest, WhoDoesNotStopSendingIsNotHeardForLong) {
+  const auto closing = Start();
+  SocketPair pair = Connect();
+  ShutDownAndClose(pair.server);
+  size_t sent = 0;
+  EXPECT_TRUE(Eventually([&] {
+    sent += Fill(pair.client);
+    return !Sends(pair.client);
+  }));
+  EXPECT_GT(sent, LingeringClose::kMostDropped);
+  EXPECT_TRUE(AllHaveEnded(*closing));
+}
+
 TEST_P(LingeringCloseTest, WhoDoesNothingIsWaitedForNoLonger) {
   const auto closing = Start();
   SocketPair pair = Connect();
