@@ -52,8 +52,9 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
   if (options.regions.enabled()) needs.at_start += 3;
   // Who cuts calls that have come to a halt.
   needs.at_start += 1;
-  // Who accepts connections, and who waits for a second signal.
-  needs.at_start += 2;
+  // Who accepts connections, who hears them out when they have been ended, and
+  // who waits for a second signal.
+  needs.at_start += 3;
   return needs;
 }
 
