@@ -25,7 +25,7 @@ class Scan {
   Scan(Reader& reader, UnknownFields unknown, std::vector<TensorData>& data)
       : reader_(reader), unknown_(unknown), data_(data) {}
 
-  // Everything up to the reader's limit is one `type`.
+  // Everything up to the reader's limit is one message of that type.
   absl::Status Message(const MessageRules& rules, const Place* place);
 
   absl::string_view header() const {
