@@ -116,7 +116,10 @@ void BeKilled(const std::string& server, const std::string& region_socket,
 }
 
 void Killed(const RegionBenchOptions& options, Table& table) {
-  const int64_t mib = LongShape(options.on_gpu()).region_bytes() >> 20;
+  // A region has whole huge pages.
+  constexpr int64_t kHugePage = 2 << 20;
+  const int64_t bytes = LongShape(options.on_gpu()).region_bytes();
+  const int64_t mib = (bytes + kHugePage - 1) / kHugePage * 2;
   const MeasuredServer server(
       options, {absl::StrCat("--region_slab=", mib, "MiB"),
                 absl::StrCat("--region_memory=", 2 * mib, "MiB")});
