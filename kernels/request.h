@@ -126,7 +126,7 @@ class Request {
   int64_t output_bytes() const { return output_bytes_; }  // sum over outputs
   const Sizes& sizes() const { return sizes_; }
   // Floating-point operations: 2 a multiply-add, masked-out pairs not counted,
-  // backward 2.5 x forward. Estimated from sampled rows when there are many.
+  // backward 2.5 x forward.
   double flops() const { return flops_; }
 
   // Problems over `memory`; of 0 sequences when no output has an element.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
 #include "kernels/mask.h"
+#include "kernels/pairs.h"
 #include "kernels/request_checks.h"
 
 namespace attnd {
@@ -79,21 +80,6 @@ bool Uniform(const RequestSpec& spec) {
          spec.q_start.size() <= 1 && spec.kv_start.size() <= 1;
 }
 
-// Pairs (row, column) that attend in one sequence, from `samples` rows spread
-// evenly; exact when that is all of them.
-double CountPairs(const RowIntervals& intervals, int64_t samples) {
-  if (intervals.rows == 0) return 0;
-  samples = std::min(samples, intervals.rows);
-  const double step = static_cast<double>(intervals.rows) / samples;
-  double pairs = 0;
-  for (int64_t i = 0; i < samples; ++i) {
-    const int64_t row =
-        samples == intervals.rows ? i : static_cast<int64_t>((i + 0.5) * step);
-    pairs += intervals.Row(row).size();
-  }
-  return pairs * step;
-}
-
 }  // namespace
 
 absl::Status CheckPositions(const RequestSpec& spec, const Sizes& sizes) {
@@ -127,28 +113,23 @@ absl::Status CheckScalars(const RequestSpec& spec) {
 }
 
 double CountFlops(const RequestSpec& spec, const Sizes& sizes) {
-  constexpr int64_t kSampledRows = 4096;
   const Side q = QSide(spec, sizes), kv = KvSide(spec, sizes);
   const bool uniform = Uniform(spec);
   const int64_t sequences =
       uniform ? std::min<int64_t>(sizes.batch, 1) : sizes.batch;
-  int64_t total_rows = 0;
-  for (int64_t b = 0; b < sequences; ++b) total_rows += q.Len(b);
-  const int64_t samples = total_rows <= kSampledRows
-                              ? kSampledRows
-                              : std::max<int64_t>(1, kSampledRows / sequences);
+  const Mask mask = Resolve(spec.mask);
+  RowIntervals rows;
+  rows.q_stride = q.stride;
+  rows.kv_stride = kv.stride;
+  rows.left = mask.left;
+  rows.right = mask.right;
   double pairs = 0;
   for (int64_t b = 0; b < sequences; ++b) {
-    Problem p;
-    p.q_len = q.Len(b);
-    p.q_start = q.HasStart() ? q.Start(b) : kv.Len(b) - q.Len(b);
-    p.q_stride = q.stride;
-    p.mask = spec.mask;
-    KvSegment segment;
-    segment.len = kv.Len(b);
-    segment.positions.start = kv.HasStart() ? kv.Start(b) : 0;
-    segment.positions.stride = kv.stride;
-    pairs += CountPairs(MakeRowIntervals(p, 0, segment), samples);
+    rows.rows = q.Len(b);
+    rows.columns = kv.Len(b);
+    rows.q_start = q.HasStart() ? q.Start(b) : kv.Len(b) - q.Len(b);
+    rows.kv_start = kv.HasStart() ? kv.Start(b) : 0;
+    pairs += CountPairs(rows);
   }
   if (uniform) pairs *= sizes.batch;
   const double forward =

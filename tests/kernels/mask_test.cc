@@ -3,6 +3,7 @@
 #include <random>
 
 #include "gtest/gtest.h"
+#include "kernels/pairs.h"
 
 namespace attnd {
 namespace {
@@ -103,6 +104,27 @@ TEST(RowIntervalsTest, OfTilesCoverAndAgreeWithTheirRows) {
       }
     }
   }
+}
+
+TEST(RowIntervalsTest, PairsAreTheSumOfAllRows) {
+  for (int seed = 0; seed < kDraws; ++seed) {
+    const RowIntervals r = RandomIntervals(seed);
+    double pairs = 0;
+    for (int64_t row = 0; row < r.rows; ++row) pairs += r.Row(row).size();
+    ASSERT_EQ(CountPairs(r), pairs) << "seed " << seed;
+  }
+}
+
+TEST(RowIntervalsTest, PairsOfMoreRowsThanAnyoneCanVisit) {
+  constexpr int64_t kMany = int64_t{1} << 40;
+  // Rows see 5, 4, 5, 4, ... columns, as every other one lies between two.
+  RowIntervals r{.rows = kMany, .columns = kMany, .left = 4, .right = 4};
+  r.q_start = 1000;
+  r.kv_stride = 2;
+  EXPECT_EQ(CountPairs(r), 4.5 * kMany);
+  // A causal square.
+  r = {.rows = kMany, .columns = kMany, .right = 0};
+  EXPECT_EQ(CountPairs(r), 0.5 * kMany * (kMany + 1.0));
 }
 
 // Also of columns past the last, and of rows that see nothing because their
