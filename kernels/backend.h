@@ -142,6 +142,9 @@ class Stream {
   // everything before it has happened.
   virtual absl::StatusOr<int> Mark() = 0;
   virtual absl::Status WaitFor(int mark) = 0;
+  // Whether all that has been enqueued is over, for which it waits as long as
+  // `time`. What went wrong is over, too: Wait says it.
+  virtual bool EndsWithin(absl::Duration /*time*/) { return true; }
   virtual absl::StatusOr<PhaseTimes> Wait() = 0;
   virtual void Reset() = 0;
 };

@@ -153,6 +153,11 @@ absl::Status CudaStream::WaitFor(int mark) {
   return Broken(std::move(status));
 }
 
+bool CudaStream::EndsWithin(absl::Duration time) {
+  if (!UseDevice(device_).ok() || !staging_->Flush().ok()) return true;
+  return clock_.EndsWithin(time);
+}
+
 absl::StatusOr<PhaseTimes> CudaStream::Wait() {
   run_.Drop();  // its memory is about to go
   absl::Status status = UseDevice(device_);

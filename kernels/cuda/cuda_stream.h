@@ -53,6 +53,7 @@ class CudaStream : public Stream {
   absl::Status Use(std::shared_ptr<DeviceBuffer> buffer) override;
   absl::StatusOr<int> Mark() override;
   absl::Status WaitFor(int mark) override;
+  bool EndsWithin(absl::Duration time) override;
   absl::StatusOr<PhaseTimes> Wait() override;
   void Reset() override;
 

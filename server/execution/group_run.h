@@ -99,6 +99,7 @@ class GroupRun {
   absl::Status Collect(Complete complete);
   absl::Status DownloadAll();
   absl::Status WaitForPortions(Complete complete);
+  void TellUnderWay();
   void CompleteUpTo(size_t end, Complete complete);
 
   const Backend& backend_;

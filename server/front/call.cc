@@ -161,6 +161,7 @@ absl::Status Call::Decode(absl::Span<const absl::string_view> fragments,
   work->deadline = header_.deadline;
   flops_ = work->request->flops();
   work->release_inputs = [self = shared_from_this()] { self->ReleaseInputs(); };
+  work->under_way = [self = shared_from_this()] { self->stream_->Announce(); };
   work->done = [self = shared_from_this()](absl::StatusOr<WorkResult> result) {
     self->Complete(std::move(result));
   };

@@ -66,6 +66,8 @@ class CallStream {
   virtual void Read() = 0;
   // Gives the message's memory back. Its fragments are no longer valid.
   virtual void DropMessage() = 0;
+  // Once at most, before Answer: lets the client know that there will be one.
+  virtual void Announce() = 0;
   // Once, one of the two, and the last but for Cut. `release` is called once
   // `pieces` have left, or will not.
   virtual void Answer(absl::Span<const wire::Piece> pieces,

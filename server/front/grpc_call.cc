@@ -54,6 +54,10 @@ void GrpcCall::StartRead() {
 
 void GrpcCall::OnRead(bool ok) { ok ? OnMessage(received_) : OnReadEnd(); }
 
+void GrpcCall::StartHeaders() {
+  if (Begin()) stream_.SendInitialMetadata(&headers_);
+}
+
 void GrpcCall::StartWrite(grpc::ByteBuffer message, bool here) {
   sent_.Swap(&message);
   if (!Begin()) return;

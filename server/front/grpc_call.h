@@ -51,6 +51,9 @@ class GrpcCall {
   // Operations. None blocks, or tells of its end before it returns.
   // For OnMessage or OnReadEnd. One at a time; not once all is over.
   void StartRead();
+  // Once at most, before all that is written: those go with the first of it
+  // otherwise.
+  void StartHeaders();
   // For OnWritten. One at a time, and before Finish. The bytes are copied to
   // the socket on the queue's thread, as whoever has results for several
   // streams would copy for one after another; or, `here`, on the caller's,
@@ -90,6 +93,7 @@ class GrpcCall {
   void OnComplete(Handler handler, bool ok);
   void OnCalled(bool ok);
   void OnRead(bool ok);
+  void OnHeadersSent(bool) {}
   void OnTurnToWrite(bool ok);
   void OnSent(bool ok);
   void OnFinished(bool) {}
@@ -103,6 +107,7 @@ class GrpcCall {
   Stream stream_{&context_};
   Operation called_{*this, &GrpcCall::OnCalled};
   Operation read_{*this, &GrpcCall::OnRead};
+  Operation headers_{*this, &GrpcCall::OnHeadersSent};
   Operation turn_{*this, &GrpcCall::OnTurnToWrite};
   Operation written_{*this, &GrpcCall::OnSent};
   Operation finished_{*this, &GrpcCall::OnFinished};

@@ -25,6 +25,7 @@ class UnaryStream final : public GrpcCall, public CallStream {
 
   void Read() override { StartRead(); }
   void DropMessage() override { received_.Release(); }
+  void Announce() override { StartHeaders(); }
   void Answer(absl::Span<const wire::Piece> pieces,
               absl::AnyInvocable<void()> release) override;
   void Refuse(const absl::Status& status) override;

@@ -20,6 +20,7 @@
 #include "tests/server/bad_requests.h"
 #include "tests/server/fakes/fault_backend.h"
 #include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/late_backend.h"
 #include "tests/server/fakes/manual_backend.h"
 #include "tests/server/fakes/slow_backend.h"
 
@@ -28,6 +29,7 @@ namespace {
 
 using server::FaultBackend;
 using server::IdentityBackend;
+using server::LateBackend;
 using server::ManualBackend;
 using server::Server;
 using server::ServerOptions;
@@ -166,6 +168,33 @@ TEST_F(ServerTest, AnAnswerThatCannotBeSentIsRefusedAndNotComputed) {
               ::testing::HasSubstr("(dq 1024, dk 1024, dv 1024), more than the "
                                    "largest message of 3072"));
   EXPECT_FALSE(device->HasBegun());
+}
+
+TEST_F(ServerTest, HeadersGoAheadOfAnAnswerThatTakesLong) {
+  auto* device = Start<LateBackend>(OneAtATime());
+  const auto stub = attn::v1::AttentionService::NewStub(channel_);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto call = stub->AsyncForward(&context, server::GoodForward(), &queue);
+  int headers = 0, answer = 0;
+  call->ReadInitialMetadata(&headers);
+  attn::v1::ForwardResponse response;
+  grpc::Status status;
+  void* tag = nullptr;
+  bool ok = false;
+  // The device is not done before they are here.
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_EQ(tag, &headers);
+  EXPECT_TRUE(ok);
+  device->Finish();
+  call->Finish(&response, &status, &answer);
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_EQ(tag, &answer);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(response.has_o());
+  queue.Shutdown();
+  while (queue.Next(&tag, &ok)) {
+  }
 }
 
 TEST_F(ServerTest, DrainFinishesWhatWasAdmittedAndRefusesTheRest) {

@@ -12,6 +12,7 @@
 #include "proto/wire/status.h"
 #include "tests/notification.h"
 #include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/late_backend.h"
 #include "tests/server/fakes/manual_backend.h"
 #include "tests/server/scheduler_testing.h"
 
@@ -25,6 +26,7 @@ class FakeStream final : public CallStream {
  public:
   void Read() override { ++reads; }
   void DropMessage() override { dropped = true; }
+  void Announce() override { ++announced; }
   void Answer(absl::Span<const wire::Piece> pieces,
               absl::AnyInvocable<void()> release) override {
     release_answer = std::move(release);
@@ -38,7 +40,7 @@ class FakeStream final : public CallStream {
   }
   void Cut() override { cut.Notify(); }
 
-  int reads = 0;
+  int reads = 0, announced = 0;
   bool dropped = false;
   size_t answer_pieces = 0;
   absl::AnyInvocable<void()> release_answer;
@@ -118,12 +120,30 @@ TEST_F(CallTest, AnswersItsMessage) {
   EXPECT_FALSE(stream_->dropped);
   Send(*call, message);
   EXPECT_EQ(AwaitEnd(), absl::OkStatus());
+  EXPECT_EQ(stream_->announced, 0);
   EXPECT_GT(stream_->answer_pieces, 0);
   EXPECT_TRUE(stream_->dropped);
   EXPECT_EQ(uploads_.stats().reserved_bytes, 0);
   stream_->release_answer();
   stream_->release_answer = nullptr;
   call->OnDone(/*cancelled=*/false);
+}
+
+TEST_F(CallTest, AnnouncesAnAnswerThatTakesLong) {
+  LateBackend device;
+  scheduler_ = MakeScheduler(OneLane(), {&device});
+  const std::string message = SmallRequest();
+  const auto call = Start();
+  Send(*call, message);
+  device.AwaitWait();
+  EXPECT_EQ(stream_->announced, 1);
+  EXPECT_FALSE(stream_->status.has_value());
+  device.Finish();
+  EXPECT_EQ(AwaitEnd(), absl::OkStatus());
+  EXPECT_EQ(stream_->announced, 1);
+  stream_->release_answer = nullptr;
+  call->OnDone(/*cancelled=*/false);
+  scheduler_ = nullptr;  // before its device
 }
 
 TEST_F(CallTest, IsNotReadBeforeThereIsRoom) {

@@ -136,6 +136,39 @@ TEST(GroupRunTest, ABufferStaysForItsKernelsAndForOthersInputsInIt) {
   }
 }
 
+// Is not done before somebody waits for it.
+class TakesLong : public FaultBackend {
+ public:
+  bool IsOver() override { return false; }
+};
+
+TEST(GroupRunTest, TellsWhoeverWaitsThatTheDeviceIsAtWork) {
+  TakesLong backend;
+  TestWork a({.q_len = 10}), b({.q_len = 20}), cancelled({.q_len = 30});
+  cancelled.work()->cancel.Cancel();
+  std::vector<const TestWork*> told;
+  for (const TestWork* test : {&a, &cancelled, &b}) {
+    test->work()->under_way = [&told, test] {
+      EXPECT_EQ(test->done_calls(), 0);
+      told.push_back(test);
+    };
+  }
+  OneRun run(backend, {a.work(), cancelled.work(), b.work()});
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  EXPECT_THAT(told, ElementsAre(&a, &b));
+  EXPECT_EQ(a.AwaitStatus(), absl::OkStatus());
+  EXPECT_EQ(b.AwaitStatus(), absl::OkStatus());
+}
+
+TEST(GroupRunTest, TellsNobodyOfADeviceThatIsDoneSoon) {
+  IdentityBackend backend;
+  TestWork test({.q_len = 10});
+  test.work()->under_way = [] { ADD_FAILURE() << "is done already"; };
+  OneRun run(backend, {test.work()});
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  EXPECT_EQ(test.AwaitStatus(), absl::OkStatus());
+}
+
 // Tells the test of each wait for a mark before it is over.
 class WaitsForMarks : public FaultBackend {
  public:

@@ -1,26 +1,35 @@
 #include "kernels/cuda/device/marks.h"
 
-#include <chrono>
-
+#include "base/clock.h"
 #include "kernels/cuda/device/status.h"
 
 namespace attnd::cuda {
 namespace {
 
 // How long to ask again and again before sleeping.
-constexpr std::chrono::microseconds kPollTime{200};
+constexpr absl::Duration kPollTime = absl::Microseconds(200);
+
+cudaError_t Poll(cudaEvent_t event, absl::Duration time) {
+  const absl::Time end = MonotonicNow() + time;
+  do {
+    const cudaError_t state = cudaEventQuery(event);
+    if (state != cudaErrorNotReady) return state;
+    // No error, but it would be taken for one of a later call.
+    (void)cudaGetLastError();
+  } while (MonotonicNow() < end);
+  return cudaErrorNotReady;
+}
 
 }  // namespace
 
+bool HappensWithin(cudaEvent_t event, absl::Duration time) {
+  return Poll(event, time) != cudaErrorNotReady;
+}
+
 absl::Status WaitForEvent(cudaEvent_t event) {
-  const auto until = std::chrono::steady_clock::now() + kPollTime;
-  while (std::chrono::steady_clock::now() < until) {
-    const cudaError_t state = cudaEventQuery(event);
-    if (state != cudaErrorNotReady) return ToStatus(state, "the device");
-    // No error, but it would be taken for one of a later call.
-    (void)cudaGetLastError();
-  }
-  return ToStatus(cudaEventSynchronize(event), "the device");
+  cudaError_t state = Poll(event, kPollTime);
+  if (state == cudaErrorNotReady) state = cudaEventSynchronize(event);
+  return ToStatus(state, "the device");
 }
 
 Marks::~Marks() {

@@ -9,13 +9,18 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace attnd::cuda {
+
+// Asks again and again whether the event has happened, as long as `time`.
+// Thread-safe, as is the next.
+bool HappensWithin(cudaEvent_t event, absl::Duration time);
 
 // Waits until the event has happened: asks again and again at first, as a small
 // batch is over sooner than a sleeping thread would wake, then sleeps, for
 // which the event must have been created with cudaEventBlockingSync. An error
-// means that the device is broken. Thread-safe.
+// means that the device is broken.
 absl::Status WaitForEvent(cudaEvent_t event);
 
 // For one thread at a time, with the stream's device current. Every error means

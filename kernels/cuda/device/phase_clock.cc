@@ -27,10 +27,20 @@ absl::Status PhaseClock::Mark() {
   return ToStatus(cudaEventRecord(events_[marks_++], stream_), "event");
 }
 
+bool PhaseClock::EndsWithin(absl::Duration time) {
+  if (phases_.empty() || !Enter(nullptr).ok()) return true;
+  return HappensWithin(events_[marks_ - 1], time);
+}
+
 absl::StatusOr<PhaseTimes> PhaseClock::Finish() {
   PhaseTimes times;
   if (phases_.empty()) return times;
-  absl::Status status = Mark();
+  absl::Status status;
+  if (phases_.back() == nullptr) {
+    phases_.pop_back();  // nothing has been enqueued since
+  } else {
+    status = Mark();
+  }
   if (status.ok()) status = WaitForEvent(events_[marks_ - 1]);
   for (size_t i = 0; status.ok() && i < phases_.size(); ++i) {
     float milliseconds = 0;

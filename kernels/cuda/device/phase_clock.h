@@ -28,6 +28,10 @@ class PhaseClock {
   // What is enqueued from now on belongs to `phase`; to none if it is null.
   absl::Status Enter(Phase phase);
 
+  // Whether all that was enqueued is over, for which it waits as long as
+  // `time`. Finish says what went wrong.
+  bool EndsWithin(absl::Duration time);
+
   // Waits for all that was enqueued, says how long the phases took since the
   // last Finish, and starts anew. A phase includes what the stream waited for
   // its host in it.

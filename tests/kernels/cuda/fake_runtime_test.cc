@@ -237,6 +237,29 @@ TEST_F(FakeRuntimeTest, ARefusedLaunchIsInternal) {
   EXPECT_EQ(Backward().code(), absl::StatusCode::kInternal);
 }
 
+TEST_F(FakeRuntimeTest, SaysWhetherAllIsOver) {
+  EXPECT_TRUE(stream_->EndsWithin(absl::ZeroDuration()));
+  ASSERT_TRUE(Upload(kMiB).ok());
+  ASSERT_TRUE(Forward().ok());
+  EXPECT_FALSE(stream_->EndsWithin(absl::ZeroDuration()));
+  // More may come all the same.
+  ASSERT_TRUE(Backward().ok());
+  EXPECT_TRUE(stream_->EndsWithin(absl::Minutes(1)));
+  const absl::StatusOr<PhaseTimes> times = stream_->Wait();
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_GT(times->upload, absl::ZeroDuration());
+  EXPECT_GT(times->compute, absl::ZeroDuration());
+  EXPECT_TRUE(stream_->EndsWithin(absl::ZeroDuration()));
+}
+
+TEST_F(FakeRuntimeTest, AFaultIsOver) {
+  next_kernel = Kernel::kFault;
+  ASSERT_TRUE(Forward().ok());
+  EXPECT_TRUE(stream_->EndsWithin(absl::Minutes(1)));
+  EXPECT_EQ(stream_->Wait().status().code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(stream_->EndsWithin(absl::ZeroDuration()));
+}
+
 // Pauses once `slices` have been enqueued after the first.
 std::function<bool()> PauseAfter(int slices) {
   return [left = slices]() mutable { return left-- == 0; };

@@ -172,6 +172,7 @@ class IdentityStream : public Stream {
     return backend_.On(Stage::kWaitFor, {});
   }
 
+  bool EndsWithin(absl::Duration) override { return backend_.IsOver(); }
   absl::StatusOr<PhaseTimes> Wait() override {
     absl::Status status = backend_.On(Stage::kWait, {});
     if (!status.ok()) return status;

@@ -87,6 +87,8 @@ class IdentityBackend : public Backend {
   // the share that is done then.
   virtual absl::StatusOr<double> OnProceed(Group group, double share,
                                            absl::FunctionRef<bool()> pause);
+  // What streams say when they are asked whether all is over.
+  virtual bool IsOver() { return true; }
 
  private:
   DeviceInfo device_;
