@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<const Request>> Request::Create(
   for (int i = 0; i < kTensorIds; ++i) {
     const TensorId id = static_cast<TensorId>(i);
     if (!spec.inputs[id].has_value()) continue;
-    const auto bytes = CheckedBytes(*spec.inputs[id], TensorName(id));
+    const auto bytes = CheckedBytes(*spec.inputs[id], id);
     if (!bytes.ok()) return bytes.status();
     request->inputs_[id] = {true, *spec.inputs[id], *bytes};
     request->input_bytes_ += *bytes;
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<const Request>> Request::Create(
   for (TensorId id : Outputs(spec.op)) {
     auto tensor = OutputTensor(id, spec, *sizes);
     if (!tensor.ok()) return tensor.status();
-    const auto bytes = CheckedBytes(*tensor, TensorName(id));
+    const auto bytes = CheckedBytes(*tensor, id);
     if (!bytes.ok()) return bytes.status();
     if (!spec.outputs[id].want) continue;
     wanted = true;

@@ -20,9 +20,10 @@ inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 56;
 // request_shapes.cc
 
 // The bytes of a contiguous tensor: dimensions are in [0, kMaxDimension] and
-// the product is at most kMaxTensorBytes. `field` is named in errors.
-absl::StatusOr<int64_t> CheckedBytes(const TensorSpec& spec,
-                                     absl::string_view field);
+// the product is at most kMaxTensorBytes. Errors name the tensor's `member`,
+// such as ".shape".
+absl::StatusOr<int64_t> CheckedBytes(const TensorSpec& spec, TensorId id,
+                                     absl::string_view member = "");
 // Ranks, dimensions, heads and types of Q, K and V. For packed layouts this
 // also checks q_lens and kv_lens, since they cut the tensors.
 absl::StatusOr<Sizes> CheckSizes(const RequestSpec& spec);

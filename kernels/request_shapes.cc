@@ -43,8 +43,7 @@ absl::StatusOr<Dims> ParseDims(TensorId id, const RequestSpec& spec) {
   if (shape.size() != rank)
     return ShapeError(id, absl::StrCat("must have ", rank, " dimensions, not ",
                                        shape.size()));
-  if (absl::Status s = CheckedBytes(*tensor, Field(id, "shape")).status();
-      !s.ok())
+  if (absl::Status s = CheckedBytes(*tensor, id, ".shape").status(); !s.ok())
     return s;
   Dims dims;
   switch (spec.layout) {
@@ -152,8 +151,7 @@ absl::Status CheckInput(TensorId id, const RequestSpec& spec,
   if (!tensor.has_value()) return absl::OkStatus();
   if (!IsInput(id, spec.op))
     return FieldError(TensorName(id), "is not an input of this operation");
-  if (absl::Status s = CheckedBytes(*tensor, Field(id, "shape")).status();
-      !s.ok())
+  if (absl::Status s = CheckedBytes(*tensor, id, ".shape").status(); !s.ok())
     return s;
   if (id == TensorId::kBias) return CheckBias(spec, sizes);
   const TensorSpec expected = ExpectedSpec(id, spec, sizes);
@@ -174,20 +172,22 @@ absl::Status CheckInput(TensorId id, const RequestSpec& spec,
 
 }  // namespace
 
-absl::StatusOr<int64_t> CheckedBytes(const TensorSpec& spec,
-                                     absl::string_view field) {
+absl::StatusOr<int64_t> CheckedBytes(const TensorSpec& spec, TensorId id,
+                                     absl::string_view member) {
+  const auto error = [&](absl::string_view description) {
+    return FieldError(absl::StrCat(TensorName(id), member), description);
+  };
   bool empty = false;
   for (int64_t dim : spec.shape) {
     if (dim < 0 || dim > kMaxDimension)
-      return FieldError(
-          field, absl::StrCat("dimensions must be in 0..2^31, not ", dim));
+      return error(absl::StrCat("dimensions must be in 0..2^31, not ", dim));
     empty = empty || dim == 0;
   }
   if (empty) return 0;
   int64_t bytes = SizeOf(spec.dtype);
   for (int64_t dim : spec.shape)
     if (__builtin_mul_overflow(bytes, dim, &bytes) || bytes > kMaxTensorBytes)
-      return FieldError(field, "exceeds 2^56 bytes");
+      return error("exceeds 2^56 bytes");
   return bytes;
 }
 

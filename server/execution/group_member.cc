@@ -226,7 +226,7 @@ absl::StatusOr<WorkResult> GroupMember::TakeResult(const WorkResult& group) {
     const TensorId id = static_cast<TensorId>(i);
     const RegionBytes& place = work_->placed[id];
     if (place.region == nullptr) continue;
-    result.placed[id] = {place.region->id(), place.offset};
+    result.placed.push_back({id, place.region->id(), place.offset});
   }
   result.device = group.device;
   result.kernel = std::move(kernel_);

@@ -50,9 +50,9 @@ int64_t FieldBytes(int64_t bytes) {
 }
 
 // Where a result is that was written to a region.
-void FillSlice(const ResultPlace& placed, pb::Tensor& to) {
-  to.mutable_region()->set_region(placed.region);
-  to.mutable_region()->set_offset(placed.offset);
+void FillSlice(const ResultPlace& place, pb::Tensor& to) {
+  to.mutable_region()->set_region(place.region);
+  to.mutable_region()->set_offset(place.offset);
 }
 
 // The outputs that were wanted, into a response of either kind, and the bytes
@@ -65,8 +65,8 @@ void AddResults(const Request& request, const WorkResult& result,
     if (!output.present) continue;
     auto& tensor = response.Mutable<pb::Tensor>(number);
     FillHeader(output, tensor);
-    if (!result.placed[id].region.empty()) {
-      FillSlice(result.placed[id], tensor);
+    if (const ResultPlace* place = result.PlaceOf(id); place != nullptr) {
+      FillSlice(*place, tensor);
       continue;
     }
     const HostSpan bytes = result.outputs[id].span();
@@ -91,8 +91,8 @@ void AddInlineResults(const TransferResult& from,
       tensor.mutable_streamed();
       continue;
     }
-    if (!from.result->placed[id].region.empty()) {
-      FillSlice(from.result->placed[id], tensor);
+    if (const ResultPlace* place = from.result->PlaceOf(id); place != nullptr) {
+      FillSlice(*place, tensor);
       continue;
     }
     const HostSpan bytes = from.result->outputs[id].span();

@@ -2,8 +2,8 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -101,7 +101,7 @@ class Placer {
 
   const RegionLookup* const regions_;
   Work& work_;
-  std::vector<Slice> slices_;
+  absl::InlinedVector<Slice, 6> slices_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/backend.h"
+#include "kernels/request.h"
 
 namespace attnd::server {
 
@@ -63,7 +64,8 @@ struct RegionBytes {
 // Where a result is, for the response that says so: it may be kept for longer
 // than there are regions.
 struct ResultPlace {
-  std::string region;  // its id; empty: in none
+  TensorId tensor;
+  std::string region;  // its id
   int64_t offset = 0;
 };
 

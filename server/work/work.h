@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
@@ -33,8 +34,16 @@ struct Phases {
 };
 
 struct WorkResult {
+  // Null: it is in no region.
+  const ResultPlace* PlaceOf(TensorId tensor) const {
+    for (const ResultPlace& place : placed) {
+      if (place.tensor == tensor) return &place;
+    }
+    return nullptr;
+  }
+
   PerTensor<OutputBuffer> outputs;  // empty where not wanted, or placed
-  PerTensor<ResultPlace> placed;    // as Work::placed says
+  std::vector<ResultPlace> placed;  // as Work::placed says
   std::string device;               // see DeviceString
   KernelInfo kernel;
   int batch_requests = 1;

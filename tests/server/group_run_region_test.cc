@@ -74,8 +74,9 @@ TEST(GroupRunRegionTest, AHostsDeviceReadsAndWritesThemInPlace) {
   ASSERT_EQ(results.at(0).status(), absl::OkStatus());
   EXPECT_FALSE(results[0]->outputs[TensorId::kO]);
   EXPECT_TRUE(results[0]->outputs[TensorId::kLse]);
-  EXPECT_EQ(results[0]->placed[TensorId::kO].region, "r");
-  EXPECT_EQ(results[0]->placed[TensorId::kO].offset, at);
+  ASSERT_NE(results[0]->PlaceOf(TensorId::kO), nullptr);
+  EXPECT_EQ(results[0]->PlaceOf(TensorId::kO)->region, "r");
+  EXPECT_EQ(results[0]->PlaceOf(TensorId::kO)->offset, at);
   EXPECT_EQ(std::memcmp(memory + at, test.q().data(), test.q().size()), 0);
 }
 

@@ -185,7 +185,7 @@ TEST_F(RegionFieldsTest, TheResponseSaysWhereResultsAre) {
   IdentityBackend backend;
   const auto pool = OutputPool::Create(backend.host_memory(), 0);
   WorkResult result;
-  result.placed[TensorId::kO] = {kId, work.placed[TensorId::kO].offset};
+  result.placed = {{TensorId::kO, kId, work.placed[TensorId::kO].offset}};
   result.outputs[TensorId::kLse] = pool->Allocate(16, nullptr);
   const auto pieces = EncodeResult(*work.request, result);
   ASSERT_EQ(pieces.status(), absl::OkStatus());
