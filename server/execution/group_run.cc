@@ -12,8 +12,8 @@ namespace {
 // microseconds, about what a device takes to send a tenth of it.
 constexpr int64_t kPortionBytes = int64_t{1} << 20;
 
-// Whoever waits longer than this for the device has others get ready meanwhile,
-// which takes about as long.
+// A lane that has waited so long for its device has others get ready meanwhile,
+// which takes them about as long.
 constexpr absl::Duration kSoon = absl::Microseconds(20);
 
 // Adds the time that `step` takes to `phase`.
