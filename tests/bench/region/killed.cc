@@ -21,6 +21,7 @@
 #include "tests/bench/region/server.h"
 #include "tests/bench/require.h"
 #include "tests/bench/stats.h"
+#include "tests/hang_limit.h"
 
 namespace attnd::bench {
 namespace {
@@ -79,6 +80,9 @@ void KillAll(const RegionBenchOptions& options, const MeasuredServer& server,
   }
   server.AwaitMetric(kFree, free);
   server.AwaitMetric(kRunning, 0);
+  // The connection of the last look at the metrics may go a moment later.
+  testing::Eventually(
+      [&] { return server.usage().descriptors <= before.descriptors; });
   const testing::Usage after = server.usage();
   const std::string of = absl::StrCat(victims.what, ": ");
   table.Shows(of + "rounds", double(ms.size()));
