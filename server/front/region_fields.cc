@@ -41,15 +41,17 @@ class Placer {
   absl::Status AddInput(TensorId id, const pb::RegionSlice& slice) {
     absl::StatusOr<RegionBytes> place =
         Place(id, slice, work_.request->input(id).bytes, /*is_output=*/false);
-    if (place.ok()) work_.inputs[id] = *std::move(place);
-    return place.status();
+    if (!place.ok()) return place.status();
+    work_.inputs[id] = *std::move(place);
+    return absl::OkStatus();
   }
 
   absl::Status AddOutput(TensorId id, const pb::RegionSlice& slice) {
     absl::StatusOr<RegionBytes> place =
         Place(id, slice, work_.request->output(id).bytes, /*is_output=*/true);
-    if (place.ok()) work_.placed[id] = *std::move(place);
-    return place.status();
+    if (!place.ok()) return place.status();
+    work_.placed[id] = *std::move(place);
+    return absl::OkStatus();
   }
 
  private:
