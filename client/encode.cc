@@ -113,14 +113,6 @@ void Fill(const BackwardCall& call, const CallOptions& options,
   VisitTensors(call, writer);
 }
 
-int64_t TotalBytes(const Pieces& pieces) {
-  int64_t total = 0;
-  for (const wire::Piece& piece : pieces) {
-    total += piece.owned.size() + piece.borrowed.size();
-  }
-  return total;
-}
-
 absl::Status TooLarge(absl::string_view what, int64_t bytes, int64_t limit,
                       absl::string_view limit_name) {
   return wire::FieldError(what, absl::StrCat(bytes, " bytes, over the ", limit,
@@ -142,7 +134,8 @@ absl::StatusOr<Pieces> EncodeUnary(const Call& call, const CallOptions& options,
   if (!writer.status().ok()) return writer.status();
   absl::StatusOr<Pieces> pieces = wire::Encode(request, writer.data());
   if (!pieces.ok()) return pieces;
-  if (const int64_t total = TotalBytes(*pieces); total > max_message_bytes) {
+  if (const int64_t total = wire::TotalBytes(*pieces);
+      total > max_message_bytes) {
     return TooLarge("request", total, max_message_bytes, "max_message_bytes");
   }
   return pieces;
@@ -171,7 +164,7 @@ absl::StatusOr<ExchangeParts> EncodeExchange(
   parts.streams = wishes.streams;
   parts.header.resize(1);
   parts.header[0].owned = message.SerializeAsString();
-  if (const int64_t total = TotalBytes(parts.header);
+  if (const int64_t total = wire::TotalBytes(parts.header);
       total > wire::kMaxHeaderBytes) {
     return TooLarge("header", total, wire::kMaxHeaderBytes, "a header");
   }

@@ -45,6 +45,20 @@ struct Piece {
   absl::string_view borrowed;
 };
 
+// A message's length, encoded or received.
+inline int64_t TotalBytes(absl::Span<const Piece> pieces) {
+  size_t bytes = 0;
+  for (const Piece& piece : pieces) {
+    bytes += piece.owned.size() + piece.borrowed.size();
+  }
+  return static_cast<int64_t>(bytes);
+}
+inline int64_t TotalBytes(absl::Span<const absl::string_view> fragments) {
+  size_t bytes = 0;
+  for (absl::string_view fragment : fragments) bytes += fragment.size();
+  return static_cast<int64_t>(bytes);
+}
+
 // The largest message that plain protobuf can read, and so the largest sent.
 inline constexpr int64_t kMaxMessageBytes = (int64_t{1} << 31) - 1;
 // The largest message once its tensors' data is taken out.

@@ -25,12 +25,8 @@ void DropSlice(void* shared) {
 
 // The size from which pieces are borrowed.
 int64_t BorrowFrom(absl::Span<const Piece> pieces) {
-  int64_t total = 0;
-  for (const Piece& piece : pieces) {
-    total += piece.owned.size() + piece.borrowed.size();
-  }
-  return total <= kCopiedMessageBytes ? kCopiedMessageBytes + 1
-                                      : kCopiedPieceBytes;
+  return TotalBytes(pieces) <= kCopiedMessageBytes ? kCopiedMessageBytes + 1
+                                                   : kCopiedPieceBytes;
 }
 
 }  // namespace

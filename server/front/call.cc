@@ -9,25 +9,6 @@
 #include "server/transfer/time_for.h"
 
 namespace attnd::server {
-namespace {
-
-int64_t TotalBytes(absl::Span<const absl::string_view> fragments) {
-  int64_t bytes = 0;
-  for (absl::string_view fragment : fragments) {
-    bytes += static_cast<int64_t>(fragment.size());
-  }
-  return bytes;
-}
-
-int64_t TotalBytes(absl::Span<const wire::Piece> pieces) {
-  int64_t bytes = 0;
-  for (const wire::Piece& piece : pieces) {
-    bytes += static_cast<int64_t>(piece.owned.size() + piece.borrowed.size());
-  }
-  return bytes;
-}
-
-}  // namespace
 
 Call::Call(const ServiceParts& parts, std::shared_ptr<CallStream> stream, Op op,
            CallHeader header)
@@ -141,7 +122,7 @@ void Call::OnMessage(absl::Span<const absl::string_view> fragments) {
     upload = upload_;
     watch_.reset();
   }
-  received_bytes_ = TotalBytes(fragments);
+  received_bytes_ = wire::TotalBytes(fragments);
   absl::Status status = upload->Arrived(received_bytes_);
   upload.reset();
   if (status.ok()) status = Decode(fragments, work);
@@ -221,7 +202,7 @@ void Call::Complete(absl::StatusOr<WorkResult> result) {
   }
   const auto pieces = EncodeResult(*work->request, *result);
   if (!pieces.ok()) return Refuse(pieces.status());
-  sent_bytes_ = TotalBytes(*pieces);
+  sent_bytes_ = wire::TotalBytes(*pieces);
   if (!BeginEnd(absl::OkStatus(), sent_bytes_)) return;
   // The pieces borrow the result's buffers, which stay until the transport
   // drops the last slice.

@@ -15,14 +15,6 @@ namespace {
 
 namespace pb = ::attn::v1;
 
-int64_t TotalBytes(absl::Span<const absl::string_view> fragments) {
-  int64_t bytes = 0;
-  for (absl::string_view fragment : fragments) {
-    bytes += static_cast<int64_t>(fragment.size());
-  }
-  return bytes;
-}
-
 // The tensor that a message calls by `number`. INVALID_ARGUMENT: there is none.
 absl::StatusOr<TensorId> TensorOf(absl::Span<const TensorField> fields,
                                   int number, absl::string_view field) {
@@ -150,7 +142,7 @@ void ExchangeCall::OnMessage(std::unique_ptr<ReceivedMessage> message) {
   bool first = false;
   {
     MutexLock lock(mutex_);
-    received_bytes_ += TotalBytes(message->fragments());
+    received_bytes_ += wire::TotalBytes(message->fragments());
     if (state_ == State::kReading) {
       first = true;
       state_ = State::kOpening;
@@ -179,7 +171,7 @@ void ExchangeCall::OnFirst(std::unique_ptr<ReceivedMessage> message) {
   }
   absl::Status status;
   if (upload != nullptr) {
-    status = upload->Arrived(TotalBytes(message->fragments()));
+    status = upload->Arrived(wire::TotalBytes(message->fragments()));
   }
   upload.reset();
   auto request = std::make_shared<pb::ExchangeRequest>();
@@ -454,10 +446,7 @@ void ExchangeCall::Write(const std::vector<wire::Piece>& pieces,
     MutexLock lock(mutex_);
     if (state_ == State::kEnding) return;
     writing_ = true;
-    for (const wire::Piece& piece : pieces) {
-      sent_bytes_ +=
-          static_cast<int64_t>(piece.owned.size() + piece.borrowed.size());
-    }
+    sent_bytes_ += wire::TotalBytes(pieces);
   }
   stream_->Write(
       pieces, [owner = std::move(owner)] {}, here);

@@ -53,11 +53,7 @@ int64_t ResponseBytes(const Request& request) {
       result.phases.download = absl::InfiniteDuration();
   const auto pieces = EncodeResult(request, result);
   EXPECT_TRUE(pieces.ok()) << pieces.status();
-  int64_t bytes = 0;
-  for (const wire::Piece& piece : *pieces) {
-    bytes += piece.owned.size() + piece.borrowed.size();
-  }
-  return bytes;
+  return wire::TotalBytes(*pieces);
 }
 
 // The smallest limit that admits it.
