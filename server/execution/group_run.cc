@@ -103,7 +103,9 @@ absl::Status GroupRun::Collect(Complete complete) {
     if (!status.ok()) return status;
     if (status = WaitForPortions(complete); !status.ok()) return status;
   }
-  if (!stream_->EndsWithin(kSoon)) TellUnderWay();
+  if (!stream_->EndsWithin(kSoon)) {
+    for (auto& tell : TakeUnderWay()) tell();
+  }
   absl::StatusOr<PhaseTimes> times = stream_->Wait();
   if (!times.ok()) return times.status();
   times_ = *times;
@@ -210,12 +212,14 @@ absl::Status GroupRun::WaitForPortions(Complete complete) {
   return absl::OkStatus();
 }
 
-void GroupRun::TellUnderWay() {
+std::vector<absl::AnyInvocable<void()>> GroupRun::TakeUnderWay() {
+  std::vector<absl::AnyInvocable<void()>> tell;
   for (size_t i = completed_; i < members_.size(); ++i) {
     const WorkPtr& work = members_[i].work();
     if (members_[i].state() != State::kLoaded || !work->under_way) continue;
-    std::exchange(work->under_way, nullptr)();
+    tell.push_back(std::exchange(work->under_way, nullptr));
   }
+  return tell;
 }
 
 void GroupRun::CompleteUpTo(size_t end, Complete complete) {

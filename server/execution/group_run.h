@@ -14,6 +14,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -49,6 +50,9 @@ class GroupRun {
   // them. For whoever has less to do than the thread that Execute will be
   // called on, once, takes to wake up. What goes wrong, Execute says.
   void Begin();
+  // Once at most, after Begin: what to call to say that its works are under
+  // way, now that nobody else does (Work::under_way).
+  std::vector<absl::AnyInvocable<void()>> TakeUnderWay();
 
   // Hands each member to `complete` once its results are there, the last ones
   // after the stream was reset; what is deferred stays. Calls release_inputs of
@@ -99,7 +103,6 @@ class GroupRun {
   absl::Status Collect(Complete complete);
   absl::Status DownloadAll();
   absl::Status WaitForPortions(Complete complete);
-  void TellUnderWay();
   void CompleteUpTo(size_t end, Complete complete);
 
   const Backend& backend_;

@@ -66,10 +66,11 @@ class CallStream {
   virtual void Read() = 0;
   // Gives the message's memory back. Its fragments are no longer valid.
   virtual void DropMessage() = 0;
-  // Once at most, before Answer: lets the client know that there will be one.
+  // Once at most: lets the client know that there will be an answer. Does
+  // nothing once there is one; may run beside what answers, on another thread.
   virtual void Announce() = 0;
-  // Once, one of the two, and the last but for Cut. `release` is called once
-  // `pieces` have left, or will not.
+  // Once, one of the two, and the last but for Cut and an Announce that came
+  // too late. `release` is called once `pieces` have left, or will not.
   virtual void Answer(absl::Span<const wire::Piece> pieces,
                       absl::AnyInvocable<void()> release) = 0;
   virtual void Refuse(const absl::Status& status) = 0;

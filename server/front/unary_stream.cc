@@ -24,12 +24,22 @@ void UnaryStream::OnDone(bool cancelled) {
   call->OnDone(cancelled);
 }
 
+void UnaryStream::Announce() {
+  MutexLock lock(answer_mutex_);
+  if (!is_answered_) StartHeaders();
+}
+
 void UnaryStream::Answer(absl::Span<const wire::Piece> pieces,
                          absl::AnyInvocable<void()> release) {
-  StartWriteAndFinish(wire::ToByteBuffer(pieces, std::move(release)));
+  grpc::ByteBuffer message = wire::ToByteBuffer(pieces, std::move(release));
+  MutexLock lock(answer_mutex_);
+  is_answered_ = true;
+  StartWriteAndFinish(std::move(message));
 }
 
 void UnaryStream::Refuse(const absl::Status& status) {
+  MutexLock lock(answer_mutex_);
+  is_answered_ = true;
   StartFinish(wire::ToGrpcStatus(status));
 }
 

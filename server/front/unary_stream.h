@@ -8,9 +8,11 @@
 
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "base/mutex.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "proto/wire/codec.h"
 #include "proto/wire/grpc_bytes.h"
@@ -25,7 +27,7 @@ class UnaryStream final : public GrpcCall, public CallStream {
 
   void Read() override { StartRead(); }
   void DropMessage() override { received_.Release(); }
-  void Announce() override { StartHeaders(); }
+  void Announce() override;
   void Answer(absl::Span<const wire::Piece> pieces,
               absl::AnyInvocable<void()> release) override;
   void Refuse(const absl::Status& status) override;
@@ -43,6 +45,9 @@ class UnaryStream final : public GrpcCall, public CallStream {
   const Op op_;
   std::shared_ptr<Call> call_;    // until OnDone: it keeps this
   wire::ReceivedBytes received_;  // the work's inputs point into it
+  Mutex answer_mutex_;
+  // Headers that go with the answer do not go ahead of it.
+  bool is_answered_ ABSL_GUARDED_BY(answer_mutex_) = false;
 };
 
 }  // namespace attnd::server

@@ -257,9 +257,15 @@ void Scheduler::RunHere(LaneRoster::Entry& lane, Assignment assignment) {
 
 void Scheduler::BeginHere(LaneRoster::Entry& lane, Assignment assignment) {
   assignment = devices_.lane(lane.lane()).Begin(std::move(assignment));
-  MutexLock lock(mutex_);
-  begun_[lane.lane()] = std::move(assignment);
-  roster_.Return(lane, /*wanted=*/true);
+  auto under_way = assignment.run->TakeUnderWay();
+  {
+    MutexLock lock(mutex_);
+    begun_[lane.lane()] = std::move(assignment);
+    roster_.Return(lane, /*wanted=*/true);
+  }
+  // Here, where nothing waits for it: the lane's thread is to look at the
+  // device as soon as it is awake.
+  for (auto& tell : under_way) tell();
 }
 
 void Scheduler::Cancel(const WorkPtr& work) {

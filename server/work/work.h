@@ -61,8 +61,9 @@ struct Work {
   uint64_t devices = ~uint64_t{0};
   // Called once, as soon as the inputs have been copied or are not needed.
   absl::AnyInvocable<void()> release_inputs;
-  // Called once at most, by a lane that has to wait for the device, before
-  // `done`: what answers may get ready meanwhile. Must not block.
+  // Called once at most, when the device is at work and somebody will have to
+  // wait for it: what answers may get ready meanwhile. Begins before `done`,
+  // and may still run then, on another thread. Must not block.
   absl::AnyInvocable<void()> under_way;
   Priority priority = Priority::kNormal;
   std::string client;  // whose fair share this counts against

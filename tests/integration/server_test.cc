@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
 #include "tests/server/bad_requests.h"
+#include "tests/server/fakes/apart_backend.h"
 #include "tests/server/fakes/fault_backend.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/late_backend.h"
@@ -27,6 +29,7 @@
 namespace attnd::testing {
 namespace {
 
+using server::ApartBackend;
 using server::FaultBackend;
 using server::IdentityBackend;
 using server::LateBackend;
@@ -195,6 +198,27 @@ TEST_F(ServerTest, HeadersGoAheadOfAnAnswerThatTakesLong) {
   queue.Shutdown();
   while (queue.Next(&tag, &ok)) {
   }
+}
+
+// A lane that answers runs beside the thread that sends headers ahead, and gRPC
+// ends the process if they go twice.
+TEST_F(ServerTest, HeadersGoOnceWhoeverIsFirst) {
+  ServerOptions options;
+  options.memory_limit_bytes = 256 << 20;
+  Start<ApartBackend>(options);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 2; ++i) {
+    callers.emplace_back([&] {
+      for (int call = 0; call < 500; ++call) {
+        const attn::v1::ForwardRequest request = RandomForward(16, 2, 8);
+        attn::v1::ForwardResponse response;
+        const absl::Status status = Forward(channel_, request, response);
+        ASSERT_TRUE(status.ok()) << status;
+        ASSERT_EQ(response.o().data(), request.q().data());
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
 }
 
 TEST_F(ServerTest, DrainFinishesWhatWasAdmittedAndRefusesTheRest) {

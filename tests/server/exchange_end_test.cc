@@ -15,6 +15,7 @@
 #include "server/front/decode.h"
 #include "tests/notification.h"
 #include "tests/server/exchange_testing.h"
+#include "tests/server/fakes/apart_backend.h"
 
 namespace attnd::server {
 namespace {
@@ -407,7 +408,7 @@ TEST_F(ExchangeStateTest, WhileItIsComputedNothingStalls) {
 }
 
 // A device whose buffers may break.
-class BreakableBackend : public IdentityBackend {
+class BreakableBackend : public ApartBackend {
  public:
   class Buffer final : public DeviceBuffer {
    public:
@@ -426,17 +427,12 @@ class BreakableBackend : public IdentityBackend {
     const std::atomic<bool>& broken_;
   };
 
-  BreakableBackend() { apart_.shares_host_memory = false; }
-  const DeviceInfo& device() const override { return apart_; }
   absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
       int64_t bytes) override {
     return std::make_shared<Buffer>(*IdentityBackend::NewBuffer(bytes), broken);
   }
 
   std::atomic<bool> broken = false;
-
- private:
-  DeviceInfo apart_ = IdentityBackend::device();
 };
 
 TEST_F(ExchangeEndTest, ADeviceThatBreaksWhileChunksArriveEndsIt) {

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "server/scheduling/scheduler.h"
 #include "tests/hang_limit.h"
+#include "tests/server/fakes/apart_backend.h"
 #include "tests/server/fakes/identity_backend.h"
 #include "tests/server/fakes/test_regions.h"
 #include "tests/server/fakes/test_work.h"
@@ -26,13 +27,9 @@ using Stage = IdentityBackend::Stage;
 
 constexpr int64_t kRegionBytes = int64_t{1} << 20;
 
-// Has memory of its own, and remembers which thread launched and which waited.
-class ApartBackend : public IdentityBackend {
+// Remembers which thread launched and which waited.
+class RememberingBackend : public ApartBackend {
  public:
-  ApartBackend() : apart_(IdentityBackend::device()) {
-    apart_.shares_host_memory = false;
-  }
-  const DeviceInfo& device() const override { return apart_; }
   absl::Status On(Stage stage, Group) override {
     if (stage == Stage::kRun) {
       launched_on = std::this_thread::get_id();
@@ -44,9 +41,6 @@ class ApartBackend : public IdentityBackend {
 
   std::atomic<std::thread::id> launched_on, waited_on;
   std::atomic<bool> broken = false;
-
- private:
-  DeviceInfo apart_;
 };
 
 std::shared_ptr<TestRegion> PlaceIn(TestWork& test) {
@@ -58,7 +52,8 @@ std::shared_ptr<TestRegion> PlaceIn(TestWork& test) {
 // Submits what `make` makes until some has begun on this thread: a lane is idle
 // only once its thread has looked for work.
 template <typename Make>
-void ExpectBeginsHere(ApartBackend& backend, Scheduler& scheduler, Make make) {
+void ExpectBeginsHere(RememberingBackend& backend, Scheduler& scheduler,
+                      Make make) {
   const absl::Time end = MonotonicNow() + testing::kHangLimit;
   do {
     ASSERT_LT(MonotonicNow(), end) << "nothing begins here";
@@ -71,7 +66,7 @@ void ExpectBeginsHere(ApartBackend& backend, Scheduler& scheduler, Make make) {
 }
 
 TEST(SchedulerBeginHereTest, WhatLiesInARegionBeginsWhereItIsSubmitted) {
-  ApartBackend backend;
+  RememberingBackend backend;
   auto scheduler = MakeScheduler({}, {&backend});
   std::shared_ptr<TestRegion> region;
   int64_t at = 0;
@@ -87,8 +82,33 @@ TEST(SchedulerBeginHereTest, WhatLiesInARegionBeginsWhereItIsSubmitted) {
   EXPECT_EQ(std::memcmp(region->host().data() + at, q.data(), q.size()), 0);
 }
 
+// The lane has it by then.
+TEST(SchedulerBeginHereTest, WhatBeginsHereIsToldOfHere) {
+  RememberingBackend backend;
+  auto scheduler = MakeScheduler({}, {&backend});
+  std::atomic<std::thread::id> told_on;
+  ExpectBeginsHere(backend, *scheduler, [&] {
+    auto test = std::make_unique<TestWork>(WorkShape{.q_len = 1000});
+    PlaceIn(*test);
+    told_on = std::thread::id();
+    test->work()->under_way = [&] { told_on = std::this_thread::get_id(); };
+    return test;
+  });
+  EXPECT_EQ(told_on.load(), std::this_thread::get_id());
+}
+
+TEST(SchedulerBeginHereTest, WhatFailsAtTheBeginningIsNotUnderWay) {
+  RememberingBackend backend;
+  auto scheduler = MakeScheduler({}, {&backend});
+  backend.memory().set_limit_bytes(0);
+  TestWork test({});
+  test.work()->under_way = [] { ADD_FAILURE() << "has no memory"; };
+  ASSERT_EQ(scheduler->Submit(test.work()), absl::OkStatus());
+  EXPECT_EQ(test.AwaitStatus().code(), absl::StatusCode::kResourceExhausted);
+}
+
 TEST(SchedulerBeginHereTest, WhatIsToBeCopiedBeginsOnALane) {
-  ApartBackend backend;
+  RememberingBackend backend;
   auto scheduler = MakeScheduler({}, {&backend});
   // Its Q is too large; its O is.
   TestWork sent({.q_len = 5000}), answered({.q_len = 5000});
@@ -122,7 +142,7 @@ TEST(SchedulerBeginHereTest, ADeviceThatTheHostComputesForBeginsOnALane) {
 }
 
 TEST(SchedulerBeginHereTest, ADeviceThatBreaksAtTheBeginningLeavesService) {
-  ApartBackend backend;
+  RememberingBackend backend;
   auto scheduler = MakeScheduler({}, {&backend});
   backend.broken = true;
   TestWork test({.q_len = 100}), next({.q_len = 100});
@@ -136,7 +156,7 @@ TEST(SchedulerBeginHereTest, ADeviceThatBreaksAtTheBeginningLeavesService) {
 }
 
 TEST(SchedulerBeginHereTest, EachIsDoneOnceWhateverHappensMeanwhile) {
-  ApartBackend backend;
+  RememberingBackend backend;
   SchedulerOptions options;
   options.lanes_per_device = 3;
   auto scheduler = MakeScheduler(options, {&backend});
