@@ -74,6 +74,10 @@ std::function<void()> Call::BeginUnary() {
     return context_.transport.Start(spec_.method, spec_.pieces, spec_.deadline,
                                     std::move(done));
   }
+  if (spec_.opened != nullptr) {
+    std::exchange(spec_.opened, nullptr)->Run(spec_.pieces, std::move(done));
+    return nullptr;
+  }
   context_.transport.Run(spec_.method, spec_.pieces, spec_.deadline,
                          std::move(done));
   return nullptr;

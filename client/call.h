@@ -46,6 +46,8 @@ struct CallSpec {
   // Of a unary call.
   std::string method;
   std::vector<wire::Piece> pieces;
+  // Not null: the server knows of the first attempt already.
+  std::unique_ptr<OpenedCall> opened;
   // Reads the response; its status becomes the call's.
   absl::AnyInvocable<absl::Status(absl::Span<const absl::string_view>)> decode;
 

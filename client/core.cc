@@ -57,12 +57,12 @@ void CoreClient::EndCall() {
   if (--calls_ == 0) idle_.NotifyAll();
 }
 
-absl::Status CoreClient::Run(CallSpec spec, absl::Duration timeout,
+absl::Status CoreClient::Run(CallSpec spec, absl::Time deadline,
                              CallStats& stats) {
   TaskQueue queue;
   bool done = false;
   absl::Status result;
-  spec.deadline = queue.Now() + timeout;
+  spec.deadline = deadline;
   spec.done = [&](absl::Status status, const CallStats& how) {
     result = std::move(status);
     stats = how;
@@ -82,23 +82,20 @@ absl::Status CoreClient::RunSmall(
   spec.pieces = std::move(pieces);
   spec.decode = std::move(decode);
   CallStats stats;
-  return Run(std::move(spec), timeout, stats);
+  return Run(std::move(spec), MonotonicNow() + timeout, stats);
 }
 
-absl::Status CoreClient::PrepareCall(Prepare prepare, Report& report,
-                                     CallSpec& spec) {
+Route CoreClient::NewRoute() {
   Route route;
   route.max_message_bytes = options_.max_message_bytes;
   route.connections = options_.connections;
   route.regions = regions_.Snapshot();
   route.learn = [this](const Lesson& lesson) { Learn(lesson); };
-  {
-    MutexLock lock(mutex_);
-    const absl::Time now = executor_->Now();
-    route.lacks_exchange = now < lacks_exchange_until_;
-    if (now < lacks_regions_until_) route.region_refusal = lacks_regions_;
-  }
-  return prepare(route, report, spec);
+  MutexLock lock(mutex_);
+  const absl::Time now = executor_->Now();
+  route.lacks_exchange = now < lacks_exchange_until_;
+  if (now < lacks_regions_until_) route.region_refusal = lacks_regions_;
+  return route;
 }
 
 void CoreClient::Learn(const Lesson& lesson) {
@@ -115,12 +112,17 @@ void CoreClient::Learn(const Lesson& lesson) {
 absl::StatusOr<Report> CoreClient::RunTensors(Prepare prepare,
                                               const CallOptions& options) {
   const absl::Time start = MonotonicNow();
+  const absl::Time deadline = start + options.timeout;
   Report report;
   CallSpec spec;
-  absl::Status status = PrepareCall(prepare, report, spec);
+  Route route = NewRoute();
+  route.open = [this, deadline](const std::string& method, int64_t bytes) {
+    return transport_->Open(method, bytes, deadline);
+  };
+  absl::Status status = prepare(route, report, spec);
   if (!status.ok()) return status;
   CallStats stats;
-  status = Run(std::move(spec), options.timeout, stats);
+  status = Run(std::move(spec), deadline, stats);
   if (!status.ok()) return status;
   FillStats(stats, MonotonicNow() - start, report);
   return report;
@@ -132,7 +134,7 @@ std::function<void()> CoreClient::StartTensors(Prepare prepare,
   const CallContext context = Context(*executor_, /*waits=*/false);
   auto report = std::make_shared<Report>();
   CallSpec spec;
-  absl::Status prepared = PrepareCall(prepare, *report, spec);
+  absl::Status prepared = prepare(NewRoute(), *report, spec);
   if (!prepared.ok()) {
     executor_->Post([this, prepared, done = std::move(done)]() mutable {
       std::exchange(done, nullptr)(prepared);

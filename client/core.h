@@ -51,7 +51,7 @@ class CoreClient final : public Client {
       absl::FunctionRef<absl::Status(const Route&, Report&, CallSpec&)>;
 
   // Runs a call on the calling thread.
-  absl::Status Run(CallSpec spec, absl::Duration timeout, CallStats& stats);
+  absl::Status Run(CallSpec spec, absl::Time deadline, CallStats& stats);
   // The same of a call without tensors.
   absl::Status RunSmall(
       const char* method, Pieces pieces, absl::Duration timeout,
@@ -61,7 +61,8 @@ class CoreClient final : public Client {
                                     const CallOptions& options);
   std::function<void()> StartTensors(Prepare prepare,
                                      const CallOptions& options, Callback done);
-  absl::Status PrepareCall(Prepare prepare, Report& report, CallSpec& spec);
+  // What the client knows of its server.
+  Route NewRoute();
   void Learn(const Lesson& lesson);
   CallContext Context(Executor& executor, bool waits);
   void EndCall();

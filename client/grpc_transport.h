@@ -8,10 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "attnd/client.h"
 #include "client/connection.h"
 #include "client/executor.h"
+#include "client/grpc_attempt.h"
 #include "client/transport.h"
 #include "client/watchdog.h"
 
@@ -34,6 +36,8 @@ class GrpcTransport final : public Transport {
   // Blocks until the outcome is known.
   void Run(const std::string& method, const std::vector<wire::Piece>& pieces,
            absl::Time deadline, Completion done) override;
+  std::unique_ptr<OpenedCall> Open(const std::string& method, int64_t bytes,
+                                   absl::Time deadline) override;
 
   uint32_t TakeTurn() override {
     return next_.fetch_add(1, std::memory_order_relaxed);
@@ -43,13 +47,11 @@ class GrpcTransport final : public Transport {
       StreamEvents& events) override;
 
  private:
-  class Attempt;
-
   ConnectionSlot& SlotOf(uint32_t turn) {
     return *slots_[turn % slots_.size()];
   }
-  // Null when there is no connection to be had: then `done` has run.
-  std::shared_ptr<Attempt> NewAttempt(absl::Time deadline, Completion done);
+  // UNAVAILABLE: there is no connection to be had.
+  absl::StatusOr<std::shared_ptr<GrpcAttempt>> NewAttempt(absl::Time deadline);
 
   const absl::Duration busy_poll_;
   // The first two are null for a TCP address. The slots' connections are

@@ -75,6 +75,17 @@ ExchangeWishes WishesFor(int64_t bytes, const Route& route) {
   return wishes;
 }
 
+// What a request takes at most whose tensors all go by reference and have no
+// more dimensions than any that a server takes.
+int64_t MostRequestBytes(const Attention& attention) {
+  constexpr int64_t kFixedBytes = 4096, kVarintBytes = 10;
+  return kFixedBytes +
+         kVarintBytes * static_cast<int64_t>(attention.q_lens.size() +
+                                             attention.kv_lens.size() +
+                                             attention.q_start.size() +
+                                             attention.kv_start.size());
+}
+
 template <typename Method, typename TensorCall>
 class Preparation {
  public:
@@ -137,10 +148,14 @@ class Preparation {
   }
 
   absl::Status FillUnary(CallSpec& spec) {
+    OpenIfSmall(spec);
     absl::StatusOr<Pieces> pieces =
         Method::Encode(call_, options_, route_.max_message_bytes, placement_);
     if (!pieces.ok()) return pieces.status();
     spec.pieces = *std::move(pieces);
+    if (wire::TotalBytes(spec.pieces) > MostRequestBytes(call_.attention)) {
+      spec.opened.reset();
+    }
     spec.decode = [outputs = Outputs(call_, placement_),
                    &report = report_](Fragments fragments) {
       return Method::Decode(fragments, outputs, report);
@@ -148,7 +163,15 @@ class Preparation {
     return absl::OkStatus();
   }
 
+  // Where no bytes of tensors travel, waking the server up takes longest.
+  void OpenIfSmall(CallSpec& spec) {
+    if (!route_.open || !spec.by_reference || placement_.sent_bytes > 0) return;
+    spec.opened = std::exchange(route_.open, nullptr)(
+        Method::kPath, MostRequestBytes(call_.attention));
+  }
+
   absl::Status FillExchange(CallSpec& spec) {
+    spec.opened.reset();
     absl::StatusOr<ExchangeParts> parts = Method::EncodeExchange(
         call_, options_, WishesFor(placement_.sent_bytes, route_), placement_);
     if (!parts.ok()) return parts.status();

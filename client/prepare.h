@@ -12,6 +12,7 @@
 #include "attnd/region.h"
 #include "client/call.h"
 #include "client/region_table.h"
+#include "client/transport.h"
 
 namespace attnd::client {
 
@@ -32,6 +33,11 @@ struct Route {
   std::shared_ptr<const RegionMap> regions;  // null: none
   // Why those of host memory are not to be tried; empty: they are.
   std::string region_refusal;
+  // Transport::Open with the call's deadline, for whoever waits for the call;
+  // may be null.
+  std::function<std::unique_ptr<OpenedCall>(const std::string& method,
+                                            int64_t bytes)>
+      open;
   // Told once the call has been answered; may be null.
   std::function<void(const Lesson&)> learn;
 };

@@ -60,6 +60,8 @@ class ByteStream {
   virtual void Cancel() = 0;
 };
 
+class OpenedCall;
+
 class Transport {
  public:
   using Result = absl::StatusOr<std::unique_ptr<Response>>;
@@ -86,6 +88,15 @@ class Transport {
     Start(method, pieces, deadline, std::move(done));
   }
 
+  // Tells the server of a call whose message, of at most `bytes`, is still
+  // being made, so that it wakes up meanwhile. Null: there is no way to, and
+  // Run sends all at once. Never blocks.
+  virtual std::unique_ptr<OpenedCall> Open(const std::string& /*method*/,
+                                           int64_t /*bytes*/,
+                                           absl::Time /*deadline*/) {
+    return nullptr;
+  }
+
   // Takes a turn at the connections. Streams of turns that follow one another
   // use different ones, as long as there are.
   virtual uint32_t TakeTurn() = 0;
@@ -95,6 +106,16 @@ class Transport {
   virtual absl::StatusOr<std::shared_ptr<ByteStream>> OpenStream(
       const std::string& method, uint32_t turn, absl::Time deadline,
       StreamEvents& events) = 0;
+};
+
+// A call that the server has been told of. For one thread; the transport must
+// outlive it. Ends by being run, or else is cancelled when it is destroyed.
+class OpenedCall {
+ public:
+  virtual ~OpenedCall() = default;
+  // At most once, and as Transport::Run does.
+  virtual void Run(const std::vector<wire::Piece>& pieces,
+                   Transport::Completion done) = 0;
 };
 
 }  // namespace attnd::client

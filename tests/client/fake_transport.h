@@ -75,6 +75,24 @@ class FakeTransport final : public Transport {
     };
   }
 
+  // A call that has been opened.
+  struct Opening {
+    std::string method;
+    int64_t bytes = 0;
+    absl::Time deadline;
+    bool has_run = false;
+    bool is_over = false;
+  };
+
+  // Null unless `opens` is set. What has been opened becomes an attempt as soon
+  // as it is run.
+  std::unique_ptr<OpenedCall> Open(const std::string& method, int64_t bytes,
+                                   absl::Time deadline) override {
+    if (!opens) return nullptr;
+    openings.push_back({method, bytes, deadline});
+    return std::make_unique<FakeOpenedCall>(*this, openings.back());
+  }
+
   uint32_t TakeTurn() override { return streams.TakeTurn(); }
   absl::StatusOr<std::shared_ptr<ByteStream>> OpenStream(
       const std::string& method, uint32_t turn, absl::Time deadline,
@@ -101,8 +119,26 @@ class FakeTransport final : public Transport {
 
   std::function<Result(const Attempt&)> answer;
   FakeStreams streams;
+  bool opens = false;
+  std::deque<Opening> openings;
 
  private:
+  class FakeOpenedCall final : public OpenedCall {
+   public:
+    FakeOpenedCall(FakeTransport& transport, Opening& opening)
+        : transport_(transport), opening_(opening) {}
+    ~FakeOpenedCall() override { opening_.is_over = true; }
+    void Run(const std::vector<wire::Piece>& pieces, Completion done) override {
+      opening_.has_run = true;
+      transport_.Start(opening_.method, pieces, opening_.deadline,
+                       std::move(done));
+    }
+
+   private:
+    FakeTransport& transport_;
+    Opening& opening_;
+  };
+
   mutable std::mutex mutex_;
   std::deque<Attempt> attempts_;  // a deque: `at` stays valid
 };
