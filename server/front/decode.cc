@@ -1,5 +1,6 @@
 #include "server/front/decode.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
@@ -13,6 +14,7 @@
 #include "proto/wire/codec.h"
 #include "proto/wire/fields.h"
 #include "proto/wire/message_arena.h"
+#include "server/front/known_requests.h"
 #include "server/front/proto_enums.h"
 #include "server/front/region_fields.h"
 #include "server/front/tensor_fields.h"
@@ -176,13 +178,12 @@ absl::Status AddData(absl::Span<const TensorField> inputs,
   return absl::OkStatus();
 }
 
-// The request that `message` describes, into `work`, with what is in regions,
-// but for its inputs' bytes otherwise.
+// The request that `message` describes, into `work`, but for what its tensors
+// are made of.
 template <typename Message>
 absl::Status AddRequest(Op op, absl::Span<const TensorField> inputs,
                         absl::Span<const TensorField> outputs, Message& message,
-                        Streamed* streamed, const RegionLookup* regions,
-                        Work& work) {
+                        Streamed* streamed, Work& work) {
   RequestSpec spec;
   spec.op = op;
   absl::Status status =
@@ -193,7 +194,14 @@ absl::Status AddRequest(Op op, absl::Span<const TensorField> inputs,
   auto request = Request::Create(std::move(spec));
   if (!request.ok()) return request.status();
   work.request = *std::move(request);
-  return PlaceInRegions(wire::Fields(message), regions, work);
+  return absl::OkStatus();
+}
+
+// Whether all of `work` is what slices of regions say.
+bool IsByReference(absl::Span<const TensorField> inputs, const Work& work) {
+  return std::none_of(
+      inputs.begin(), inputs.end(),
+      [&work](const TensorField& field) { return IsInMessage(field, work); });
 }
 
 template <typename Message>
@@ -201,6 +209,15 @@ absl::Status DecodeMessage(Op op, absl::Span<const TensorField> inputs,
                            absl::Span<const TensorField> outputs,
                            absl::Span<const absl::string_view> fragments,
                            const RegionLookup* regions, Work& work) {
+  thread_local KnownRequests known;
+  const bool is_whole = fragments.size() == 1;
+  if (is_whole) {
+    if (const auto* entry = known.Find(op, fragments[0]); entry != nullptr) {
+      work.request = entry->request;
+      work.priority = entry->priority;
+      return PlaceInRegions(entry->slices, regions, work);
+    }
+  }
   wire::MessageArena arena;
   Message& message = arena.New<Message>();
   std::vector<wire::TensorData> data;
@@ -208,9 +225,15 @@ absl::Status DecodeMessage(Op op, absl::Span<const TensorField> inputs,
   absl::Status status =
       wire::Decode(fragments, wire::UnknownFields::kRefuse, message, data);
   if (!status.ok()) return status;
-
-  status = AddRequest(op, inputs, outputs, message, nullptr, regions, work);
-  return status.ok() ? AddData(inputs, data, work) : status;
+  status = AddRequest(op, inputs, outputs, message, nullptr, work);
+  if (!status.ok()) return status;
+  const RegionSlices slices = SlicesOf(wire::Fields(message), *work.request);
+  status = PlaceInRegions(slices, regions, work);
+  if (!status.ok()) return status;
+  if (is_whole && IsByReference(inputs, work)) {
+    known.Add(op, fragments[0], {work.request, work.priority, slices});
+  }
+  return AddData(inputs, data, work);
 }
 
 // As AddData, from the message itself, of what is not streamed either.
@@ -234,11 +257,14 @@ absl::Status AddExchanged(Op op, absl::Span<const TensorField> inputs,
                           absl::Span<const TensorField> outputs,
                           Message& message, const RegionLookup* regions,
                           TransferSpec& spec) {
-  absl::Status status = AddRequest(op, inputs, outputs, message, &spec.streamed,
-                                   regions, *spec.work);
+  Work& work = *spec.work;
+  absl::Status status =
+      AddRequest(op, inputs, outputs, message, &spec.streamed, work);
   if (!status.ok()) return status;
-  return AddInlineData(inputs, wire::Fields(message), spec.streamed,
-                       *spec.work);
+  const wire::Fields fields(message);
+  status = PlaceInRegions(SlicesOf(fields, *work.request), regions, work);
+  if (!status.ok()) return status;
+  return AddInlineData(inputs, fields, spec.streamed, work);
 }
 
 }  // namespace

@@ -21,15 +21,14 @@ std::string Path(TensorId id) {
   return absl::StrCat(TensorName(id), ".region");
 }
 
-// A tensor in a region.
-struct Slice {
-  TensorId id;
-  bool is_output = false;
+// A slice whose region is there.
+struct Placed {
+  const RegionSlice* slice = nullptr;
   const Region* region = nullptr;
   int64_t begin = 0, end = 0;  // in bytes
 };
 
-bool Overlap(const Slice& a, const Slice& b) {
+bool Overlap(const Placed& a, const Placed& b) {
   return a.region == b.region && a.begin < b.end && b.begin < a.end;
 }
 
@@ -38,29 +37,27 @@ class Placer {
   Placer(const RegionLookup* regions, Work& work)
       : regions_(regions), work_(work) {}
 
-  absl::Status AddInput(TensorId id, const pb::RegionSlice& slice) {
-    absl::StatusOr<RegionBytes> place =
-        Place(id, slice, work_.request->input(id).bytes, /*is_output=*/false);
+  absl::Status Add(const RegionSlice& slice) {
+    const TensorId id = slice.tensor;
+    const int64_t bytes = slice.is_output ? work_.request->output(id).bytes
+                                          : work_.request->input(id).bytes;
+    absl::StatusOr<RegionBytes> place = Place(slice, bytes);
     if (!place.ok()) return place.status();
-    work_.inputs[id] = *std::move(place);
-    return absl::OkStatus();
-  }
-
-  absl::Status AddOutput(TensorId id, const pb::RegionSlice& slice) {
-    absl::StatusOr<RegionBytes> place =
-        Place(id, slice, work_.request->output(id).bytes, /*is_output=*/true);
-    if (!place.ok()) return place.status();
-    work_.placed[id] = *std::move(place);
+    if (slice.is_output) {
+      work_.placed[id] = *std::move(place);
+    } else {
+      work_.inputs[id] = *std::move(place);
+    }
     return absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<RegionBytes> Place(TensorId id, const pb::RegionSlice& slice,
-                                    int64_t bytes, bool is_output) {
+  absl::StatusOr<RegionBytes> Place(const RegionSlice& slice, int64_t bytes) {
+    const TensorId id = slice.tensor;
     RegionBytes place;
-    if (regions_ != nullptr) place.region = regions_->Find(slice.region());
+    if (regions_ != nullptr) place.region = regions_->Find(*slice.region);
     if (place.region == nullptr) return NoSuchRegion(id);
-    place.offset = slice.offset();
+    place.offset = slice.offset;
     const int64_t room = place.region->bytes();
     if (place.offset % kTensorAlignment != 0) {
       return FieldError(
@@ -80,15 +77,17 @@ class Placer {
                         "is on another device than the tensors "
                         "before it");
     }
-    const Slice added = {id, is_output, place.region.get(), place.offset,
-                         place.offset + bytes};
-    for (const Slice& other : slices_) {
-      if ((added.is_output || other.is_output) && Overlap(added, other)) {
-        return FieldError(Path(id),
-                          absl::StrCat("overlaps ", TensorName(other.id)));
+    const Placed added = {&slice, place.region.get(), place.offset,
+                          place.offset + bytes};
+    for (const Placed& other : placed_) {
+      if ((slice.is_output || other.slice->is_output) &&
+          Overlap(added, other)) {
+        return FieldError(
+            Path(id),
+            absl::StrCat("overlaps ", TensorName(other.slice->tensor)));
       }
     }
-    slices_.push_back(added);
+    placed_.push_back(added);
     return place;
   }
 
@@ -103,29 +102,36 @@ class Placer {
 
   const RegionLookup* const regions_;
   Work& work_;
-  absl::InlinedVector<Slice, 6> slices_;
+  absl::InlinedVector<Placed, 6> placed_;
 };
 
 }  // namespace
 
-absl::Status PlaceInRegions(wire::Fields message, const RegionLookup* regions,
-                            Work& work) {
-  const Request& request = *work.request;
+RegionSlices SlicesOf(wire::Fields message, const Request& request) {
   const Op op = request.spec().op;
-  Placer placer(regions, work);
+  RegionSlices slices;
+  const auto add = [&slices](TensorId id, bool is_output,
+                             const pb::RegionSlice& slice) {
+    slices.push_back({id, is_output, &slice.region(), slice.offset()});
+  };
   for (const auto& [number, id] : InputFields(op)) {
     if (!request.input(id).present) continue;
     const auto& tensor = message.Get<pb::Tensor>(number);
-    if (!tensor.has_region()) continue;
-    absl::Status status = placer.AddInput(id, tensor.region());
-    if (!status.ok()) return status;
+    if (tensor.has_region()) add(id, /*is_output=*/false, tensor.region());
   }
   for (const auto& [number, id] : OutputFields(op)) {
     if (!request.output(id).present) continue;
     const auto& output = message.Get<pb::OutputSpec>(number);
-    if (!output.has_region()) continue;
-    absl::Status status = placer.AddOutput(id, output.region());
-    if (!status.ok()) return status;
+    if (output.has_region()) add(id, /*is_output=*/true, output.region());
+  }
+  return slices;
+}
+
+absl::Status PlaceInRegions(const RegionSlices& slices,
+                            const RegionLookup* regions, Work& work) {
+  Placer placer(regions, work);
+  for (const RegionSlice& slice : slices) {
+    if (absl::Status status = placer.Add(slice); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -52,7 +52,7 @@ struct WorkResult {
 
 struct Work {
   // Filled by the front.
-  std::unique_ptr<const Request> request;
+  std::shared_ptr<const Request> request;
   PerTensor<TensorSource> inputs;
   // Where results go that are not sent.
   PerTensor<RegionBytes> placed;

@@ -90,6 +90,43 @@ TEST_F(RegionFieldsTest, AnUnknownRegionIsNotFoundWhateverItsLength) {
   EXPECT_EQ(Refused(), "NOT_FOUND o.region");
 }
 
+// What a thread has read before it does not read again: it is the same.
+TEST_F(RegionFieldsTest, ARequestThatComesAgainFindsItsRegionsAnew) {
+  for (pb::Tensor* tensor :
+       {request_.mutable_q(), request_.mutable_k(), request_.mutable_v()}) {
+    Set(*tensor->mutable_region(), 256, "of this test");
+  }
+  Set(*request_.mutable_o()->mutable_region(), 512, "of this test");
+  request_.mutable_options()->set_priority(pb::PRIORITY_HIGH);
+  const auto refused = [this] { return Refused(); };
+  EXPECT_EQ(refused(), "NOT_FOUND q.region");
+  for (int lease = 0; lease < 3; ++lease) {
+    TestRegions regions;
+    regions.Add(TestRegion::OfHost("of this test", 4096));
+    for (int call = 0; call < 4; ++call) {
+      const std::string bytes = request_.SerializeAsString();
+      Work work;
+      ASSERT_EQ(DecodeWork(Op::kForward, {bytes}, &regions, work),
+                absl::OkStatus());
+      EXPECT_EQ(work.request->sizes().q_len, 4);
+      EXPECT_EQ(work.priority, Priority::kHigh);
+      const auto& q = std::get<RegionBytes>(work.inputs[TensorId::kQ]);
+      EXPECT_EQ(q.region, regions.Find("of this test"));
+      EXPECT_EQ(q.offset, 256);
+      EXPECT_EQ(work.placed[TensorId::kO].region, q.region);
+      EXPECT_EQ(work.placed[TensorId::kO].offset, 512);
+    }
+    EXPECT_EQ(refused(), "NOT_FOUND q.region");
+  }
+  // And is checked against them anew.
+  TestRegions smaller;
+  smaller.Add(TestRegion::OfHost("of this test", 512));
+  const std::string bytes = request_.SerializeAsString();
+  Work work;
+  EXPECT_EQ(Refusal(DecodeWork(Op::kForward, {bytes}, &smaller, work)),
+            "INVALID_ARGUMENT o.region");
+}
+
 TEST_F(RegionFieldsTest, WithoutRegionsNoneIsFound) {
   Set(*request_.mutable_q()->mutable_region(), 0);
   const std::string bytes = request_.SerializeAsString();
