@@ -31,6 +31,7 @@ CUDA = re.compile(r'cuda|cublas|cudnn|nvrtc|nccl|cute/|cutlass/|cooperative_grou
 # The edges that speak RPC: nothing else knows gRPC.
 GRPC_EDGES = {
     'client/connection',
+    'client/grpc_attempt',
     'client/grpc_stream',
     'client/grpc_transport',
     'client/stream_queue',
