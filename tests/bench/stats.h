@@ -22,6 +22,10 @@ inline double Median(std::vector<double> values) {
   return Quantile(std::move(values), 0.5);
 }
 
+inline void Append(const std::vector<double>& from, std::vector<double>& to) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
 // The median of a[i] / b[i], timings made side by side: what the machine did
 // to both cancels.
 inline double MedianRatio(const std::vector<double>& a,

@@ -28,7 +28,7 @@ namespace {
 constexpr double kBesideEmptyUs = 60;
 constexpr absl::Duration kBusyPoll = absl::Milliseconds(1);
 constexpr double kLoopBar = 0.9;
-constexpr int kCalls = 2000, kWarmUp = 200;
+constexpr int kCalls = 800, kWarmUp = 200;  // of each server
 constexpr int kLoops = 4, kLongCalls = 50, kTurns = 3;
 constexpr ForwardShape kShape = {client::DType::kBF16, 4096, 4096, 16, 128};
 constexpr ForwardShape kLongShape = {client::DType::kBF16, 16384, 16384, 16,
@@ -85,17 +85,31 @@ class DeviceCaller {
   client::ForwardCall call_;
 };
 
+// Of calls, empty ones and others in turn; microseconds.
+struct Times {
+  std::vector<double> empty, kernel, rest;
+
+  double Beyond(double empty_us) const { return Median(rest) - empty_us; }
+  void Add(const Times& other) {
+    Append(other.empty, empty);
+    Append(other.kernel, kernel);
+    Append(other.rest, rest);
+  }
+};
+
 // Clients sleep until their answer is there, or look for it all the time, as
 // whoever cares for microseconds has them do.
-void BesideAnEmptyCall(const RegionBenchOptions& options,
-                       const MeasuredServer& server, Table& table) {
+struct BothTimes {
+  Times sleeping, polling;
+};
+
+BothTimes MeasureCalls(const RegionBenchOptions& options,
+                       const MeasuredServer& server) {
   EmptyCaller empty(server.target(), kHealthCheck);
   EmptyCaller polling_empty(server.target(), kHealthCheck, kBusyPoll);
   DeviceCaller caller(options, server, kShape);
   DeviceCaller polling_caller(options, server, kShape, kBusyPoll);
-  struct Times {
-    std::vector<double> empty, kernel, rest;  // microseconds
-  } sleeping, polling;
+  BothTimes both;
   for (int i = -kWarmUp; i < kCalls; ++i) {
     const auto measure = [i](EmptyCaller& empty, DeviceCaller& caller,
                              Times& times) {
@@ -108,21 +122,36 @@ void BesideAnEmptyCall(const RegionBenchOptions& options,
       times.kernel.push_back(kernel);
       times.rest.push_back(call_s * 1e6 - kernel);
     };
-    measure(empty, caller, sleeping);
-    measure(polling_empty, polling_caller, polling);
+    measure(empty, caller, both.sleeping);
+    measure(polling_empty, polling_caller, both.polling);
   }
   caller.Check();
   polling_caller.Check();
+  return both;
+}
+
+void BesideAnEmptyCall(const RegionBenchOptions& options, Table& table) {
+  Times sleeping, polling;
+  std::vector<double> each;
+  for (int i = 0; i < options.servers(); ++i) {
+    const MeasuredServer server(options, {});
+    const BothTimes one = MeasureCalls(options, server);
+    each.push_back(one.sleeping.Beyond(Median(one.sleeping.empty)));
+    sleeping.Add(one.sleeping);
+    polling.Add(one.polling);
+  }
   const double empty_us = Median(sleeping.empty);
   table.Shows("empty call, p50", empty_us, "us");
   table.Shows("empty call that polls, p50", Median(polling.empty), "us");
   table.Shows("the kernel, p50", Median(sleeping.kernel), "us");
   table.AtMost("whole call less its kernel, less an empty call, p50",
-               Median(sleeping.rest) - empty_us, kBesideEmptyUs, "us");
-  table.Shows("the same of a client that polls, p50",
-              Median(polling.rest) - empty_us, "us");
+               sleeping.Beyond(empty_us), kBesideEmptyUs, "us");
+  table.Shows("the same of one server, the least", Quantile(each, 0), "us");
+  table.Shows("the same of one server, the most", Quantile(each, 1), "us");
+  table.Shows("the same of a client that polls, p50", polling.Beyond(empty_us),
+              "us");
   table.Shows("the same, less an empty call that polls, p50",
-              Median(polling.rest) - Median(polling.empty), "us");
+              polling.Beyond(Median(polling.empty)), "us");
 }
 
 // TFLOP/s of all callers in closed loops.
@@ -167,8 +196,8 @@ void ClosedLoop(const RegionBenchOptions& options, const MeasuredServer& server,
 }  // namespace
 
 void DeviceRegions(const RegionBenchOptions& options, Table& table) {
+  BesideAnEmptyCall(options, table);
   const MeasuredServer server(options, {});
-  BesideAnEmptyCall(options, server, table);
   ClosedLoop(options, server, table);
 }
 

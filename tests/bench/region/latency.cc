@@ -1,5 +1,5 @@
 // 1 MiB, in and out, beside what cannot be avoided: an empty call, the copies
-// and the kernel. One server, two connections, calls alternating.
+// and the kernel. Two connections to each of some servers, calls alternating.
 
 #include <cstring>
 #include <memory>
@@ -21,12 +21,22 @@ namespace attnd::bench {
 namespace {
 
 constexpr double kBar = 1.3;
-constexpr int kCalls = 3000, kWarmUp = 300;
+constexpr int kCalls = 1000, kWarmUp = 200;  // of each server
 // 256 KiB each.
 constexpr ForwardShape kShape = {client::DType::kF32, 64, 64, 8, 128};
 
 struct Times {
   std::vector<double> empty, call, kernel, copies;  // microseconds
+
+  double Ratio() const {
+    return Median(call) / (Median(empty) + Median(copies) + Median(kernel));
+  }
+  void Add(const Times& other) {
+    Append(other.empty, empty);
+    Append(other.call, call);
+    Append(other.kernel, kernel);
+    Append(other.copies, copies);
+  }
 };
 
 Times Measure(const RegionBenchOptions& options, const MeasuredServer& server) {
@@ -68,18 +78,24 @@ Times Measure(const RegionBenchOptions& options, const MeasuredServer& server) {
 }  // namespace
 
 void Latency(const RegionBenchOptions& options, Table& table) {
-  const MeasuredServer server(options,
-                              {"--region_memory=8MiB", "--region_slab=2MiB"});
-  const Times times = Measure(options, server);
-  const double floor =
-      Median(times.empty) + Median(times.copies) + Median(times.kernel);
+  Times times;
+  std::vector<double> ratios;
+  for (int i = 0; i < options.servers(); ++i) {
+    const MeasuredServer server(options,
+                                {"--region_memory=8MiB", "--region_slab=2MiB"});
+    const Times one = Measure(options, server);
+    ratios.push_back(one.Ratio());
+    times.Add(one);
+  }
   table.Shows("empty call, p50", Median(times.empty), "us");
   table.Shows("its copies, p50", Median(times.copies), "us");
   table.Shows("its kernel, p50", Median(times.kernel), "us");
   table.Shows("1 MiB by region, p50", Median(times.call), "us");
   table.Shows("1 MiB by region, p99", Quantile(times.call, 0.99), "us");
-  table.AtMost("p50 over that of empty call, copies and kernel",
-               Median(times.call) / floor, kBar, "x");
+  table.AtMost("p50 over that of empty call, copies and kernel", times.Ratio(),
+               kBar, "x");
+  table.Shows("the same of one server, the least", Quantile(ratios, 0), "x");
+  table.Shows("the same of one server, the most", Quantile(ratios, 1), "x");
 }
 
 }  // namespace attnd::bench
