@@ -31,10 +31,9 @@ void UnaryStream::Announce() {
 
 void UnaryStream::Answer(absl::Span<const wire::Piece> pieces,
                          absl::AnyInvocable<void()> release) {
-  grpc::ByteBuffer message = wire::ToByteBuffer(pieces, std::move(release));
   MutexLock lock(answer_mutex_);
   is_answered_ = true;
-  StartWriteAndFinish(std::move(message));
+  StartWriteAndFinish(wire::ToByteBuffer(pieces, std::move(release)));
 }
 
 void UnaryStream::Refuse(const absl::Status& status) {

@@ -42,7 +42,7 @@ Scheduler::Scheduler(
       on_device_fault_(std::move(on_device_fault)),
       queue_(options),
       roster_(devices_.size(), options.lanes_per_device),
-      begun_(devices_.size() * options.lanes_per_device),
+      begun_(static_cast<size_t>(devices_.size()) * options.lanes_per_device),
       abandoned_(devices_.size()) {}
 
 Scheduler::~Scheduler() {
