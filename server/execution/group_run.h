@@ -50,8 +50,8 @@ class GroupRun {
   // them. For whoever has less to do than the thread that Execute will be
   // called on, once, takes to wake up. What goes wrong, Execute says.
   void Begin();
-  // Once at most, after Begin: what to call to say that its works are under
-  // way, now that nobody else does (Work::under_way).
+  // Work::under_way of its works, of each once: for whoever calls them. After
+  // Begin, and not beside Execute.
   std::vector<absl::AnyInvocable<void()>> TakeUnderWay();
 
   // Hands each member to `complete` once its results are there, the last ones

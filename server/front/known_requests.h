@@ -18,10 +18,10 @@ namespace attnd::server {
 
 // Requests that came more than once lately, by the bytes of their messages, so
 // that they need not be read again: a caller whose tensors stay in regions asks
-// for the same over and over, and reading a message that is in no cache takes
-// half of the server's time before the kernel begins. What the message says is
-// all that is kept; whether the regions that it names are there is for each
-// call to find out. For one thread.
+// for the same over and over, and reading that takes a quarter of the server's
+// time before the kernel begins. What the message says is all that is kept;
+// whether the regions that it names are there is for each call to find out. For
+// one thread.
 class KnownRequests {
  public:
   struct Entry {
