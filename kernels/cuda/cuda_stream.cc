@@ -37,7 +37,7 @@ CudaStream::CudaStream(int device, const Gpu& gpu, const SliceOptions& slices,
       outputs_(stream),
       workspace_(stream),
       clock_(stream),
-      run_(stream, slices.under_way),
+      run_(stream, slices),
       marks_(stream) {}
 
 CudaStream::~CudaStream() {

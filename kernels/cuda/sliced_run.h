@@ -9,6 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "kernels/cuda/device/marks.h"
 #include "kernels/cuda/launch/rest.h"
 
@@ -19,8 +20,8 @@ namespace attnd::cuda {
 // error means that the device is broken.
 class SlicedRun {
  public:
-  SlicedRun(cudaStream_t stream, int under_way)
-      : under_way_(under_way), ends_(stream) {}
+  SlicedRun(cudaStream_t stream, const SliceOptions& options)
+      : options_(options), ends_(stream) {}
 
   // Whether there is a rest.
   bool has_rest() const { return rest_ != nullptr; }
@@ -35,12 +36,19 @@ class SlicedRun {
  private:
   // A mark at the end of the slice that has just been enqueued.
   absl::Status MarkEnd();
+  int MarkOf(int64_t slice) const {
+    return static_cast<int>(slice % options_.under_way);
+  }
+  // Waits until it is time to enqueue another slice. `began` is when the device
+  // came to the one that it runs, as far as is known.
+  absl::Status AwaitTurn(absl::Time& began);
 
-  const int under_way_;
+  const SliceOptions options_;
   std::unique_ptr<Rest> rest_;
-  Marks ends_;          // slice n ends at mark n % under_way_
-  int64_t slices_ = 0;  // of the group, enqueued so far
-  int64_t over_ = 0;    // of these, known to be over
+  Marks ends_;           // of the slices under way: MarkOf
+  int64_t slices_ = 0;   // of the group, enqueued so far
+  int64_t over_ = 0;     // of these, known to be over
+  absl::Duration took_;  // by the one before, or by estimates
 };
 
 }  // namespace attnd::cuda

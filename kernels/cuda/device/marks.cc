@@ -1,5 +1,8 @@
 #include "kernels/cuda/device/marks.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "base/clock.h"
 #include "kernels/cuda/device/status.h"
 
@@ -9,13 +12,21 @@ namespace {
 // How long to ask again and again before sleeping.
 constexpr absl::Duration kPollTime = absl::Microseconds(200);
 
+// How long to sleep before looking again, where nobody waits for the result.
+constexpr absl::Duration kNap = absl::Microseconds(100);
+
+cudaError_t Query(cudaEvent_t event) {
+  const cudaError_t state = cudaEventQuery(event);
+  // No error, but it would be taken for one of a later call.
+  if (state == cudaErrorNotReady) (void)cudaGetLastError();
+  return state;
+}
+
 cudaError_t Poll(cudaEvent_t event, absl::Duration time) {
   const absl::Time end = MonotonicNow() + time;
   do {
-    const cudaError_t state = cudaEventQuery(event);
+    const cudaError_t state = Query(event);
     if (state != cudaErrorNotReady) return state;
-    // No error, but it would be taken for one of a later call.
-    (void)cudaGetLastError();
   } while (MonotonicNow() < end);
   return cudaErrorNotReady;
 }
@@ -56,6 +67,17 @@ absl::Status Marks::Move(int number) {
 
 absl::Status Marks::WaitFor(int number) const {
   return WaitForEvent(events_[number]);
+}
+
+absl::Status Marks::WaitUntil(int number, absl::Time until) const {
+  while (true) {
+    const absl::Duration left = until - MonotonicNow();
+    if (left <= absl::ZeroDuration()) return absl::OkStatus();
+    const cudaError_t state = Query(events_[number]);
+    if (state != cudaErrorNotReady) return ToStatus(state, "the device");
+    std::this_thread::sleep_for(
+        absl::ToChronoMicroseconds(std::min(left, kNap)));
+  }
 }
 
 }  // namespace attnd::cuda

@@ -39,6 +39,9 @@ class Marks {
   absl::Status Move(int number);
   // Waits until all that is before the mark has happened.
   absl::Status WaitFor(int number) const;
+  // The same, but not after `until`. Looks from time to time, in between it
+  // sleeps.
+  absl::Status WaitUntil(int number, absl::Time until) const;
   // For other streams to wait for.
   cudaEvent_t event(int number) const { return events_[number]; }
   // Numbers start at 0 again; nobody may ask for those before.

@@ -17,9 +17,11 @@ inline constexpr double kMostAtOnce = 1.5;
 
 struct SliceOptions {
   // What a slice takes of the GPU, by estimates that may be off by half.
-  absl::Duration time = absl::Milliseconds(20);
+  absl::Duration time = absl::Milliseconds(10);
   // How many slices may be enqueued and not over. With one the GPU waits for
-  // its host between two of them; with two whoever pauses waits for both.
+  // its host between two of them. With more the last one is enqueued when the
+  // one that runs should be half over: early enough for the GPU, and as late as
+  // that for who pauses or is cancelled, as those wait for all of them.
   int under_way = 2;
   // A slice has at least so many tiles for each block of threads that the GPU
   // has place for: of fewer the last ones, which end one after another, would

@@ -34,8 +34,8 @@ constexpr char kFree[] = "attnd_region_free_bytes";
 constexpr char kRunning[] = "attnd_running_requests";
 
 // Seconds of a processor; a quarter of a second of a GPU, where a request ends
-// with the slices of 20 ms that are under way. Few bytes, so that regions are
-// soon replaced.
+// with the slices that are under way. Few bytes, so that regions are soon
+// replaced.
 ForwardShape LongShape(bool on_gpu) {
   if (on_gpu) return {client::DType::kBF16, 1 << 23, 1 << 15, 1, 1};
   return {client::DType::kF32, 1 << 16, 1 << 16, 1, 8};
