@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <string>
@@ -310,11 +311,15 @@ class Bench {
     }
     std::vector<double> none;
     group.Run(*results.front().stream, &none);  // warms up
+    // In another order each time: how fast a GPU at its limit of power is
+    // depends on what it did before.
+    std::vector<size_t> order(results.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::mt19937 random(1);
     for (int round = 0; round < options_.rounds; ++round) {
-      // Another comes first each time: a GPU at its limit of power is faster
-      // after a rest.
-      for (size_t i = 0; i < results.size(); ++i) {
-        Result& r = results[(i + round) % results.size()];
+      std::shuffle(order.begin(), order.end(), random);
+      for (size_t i : order) {
+        Result& r = results[i];
         none.clear();
         r.seconds.push_back(group.Run(*r.stream, &none));
         r.slices = none.size() + 1;

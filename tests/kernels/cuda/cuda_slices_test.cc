@@ -18,7 +18,6 @@ namespace {
 
 using cuda::LaunchCounts;
 using cuda::SliceOptions;
-using testing::DeviceRunner;
 using testing::DeviceTest;
 using testing::ForwardOnly;
 using testing::InvarianceShape;
