@@ -119,6 +119,12 @@ class CancelToken {
   std::atomic<bool> cancelled_{false};
 };
 
+// The lengths and heads of the sequence that a problem is a part of.
+struct Whole {
+  int64_t q_len = 0, kv_len = 0;
+  int64_t q_heads = 0, kv_heads = 0;
+};
+
 // The inputs that forward and backward share.
 struct Problem {
   int64_t batch = 0;
@@ -147,6 +153,10 @@ struct Problem {
   // k_j leaves it and the scale is 0, or where a bias added to it does.
   float scale = 1.0f;
   std::optional<float> softcap;  // c > 0: score becomes c * tanh(score / c)
+  // Set where this is a part of a sequence (batch is 1) whose results must have
+  // the bits that the whole one's have: what decides bits then goes by the
+  // whole one's sizes. See cut_unit.h for where parts may begin and end.
+  std::optional<Whole> whole;
   const CancelToken* cancel = nullptr;  // may be null
 
   DType dtype() const { return q.dtype; }
@@ -184,6 +194,15 @@ inline int64_t KvLen(const Problem& p, int64_t b) {
   int64_t total = 0;
   for (const KvSegment& s : p.kv) total += KvLen(s, b);
   return total;
+}
+
+// The sizes that may decide the bits of a sequence's results, if it has these
+// lengths itself.
+inline Whole WholeOf(const Problem& p, int64_t q_len, int64_t kv_len) {
+  return p.whole.value_or(Whole{q_len, kv_len, p.q_heads, p.kv_heads});
+}
+inline Whole WholeOf(const Problem& p, int64_t b) {
+  return WholeOf(p, QLen(p, b), KvLen(p, b));
 }
 
 // With padding: what no sequence's length exceeds, and a row of the bias holds.

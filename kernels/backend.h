@@ -36,6 +36,8 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "kernels/attention.h"
+#include "kernels/cut_unit.h"
+#include "kernels/plan_kind.h"
 
 namespace attnd {
 
@@ -56,12 +58,15 @@ inline constexpr int64_t kPinnedPieceBytes = int64_t{16} << 20;
 struct GroupOptions {
   Algorithm algorithm = Algorithm::kAuto;
   bool deterministic = false;
+  // Of a team of devices (team/team.h), which never gets kOneDevice; another
+  // device is one, and does not look.
+  PlanKind plan = PlanKind::kAuto;
 
   friend bool operator==(const GroupOptions&, const GroupOptions&) = default;
 };
 
 struct DeviceInfo {
-  std::string kind;  // "cpu", "cuda"
+  std::string kind;  // "cpu", "cuda", "team"
   std::string name;  // as the vendor calls it
   int index = 0;     // among devices of its kind
   int64_t memory_bytes = 0;
@@ -72,6 +77,8 @@ struct DeviceInfo {
   std::string uuid;
   // The node of the host's memory that is next to it; -1: unknown, or any.
   int numa_node = -1;
+  // Of a team: how many devices it is. 0: it is one.
+  int members = 0;
 };
 
 // What a group ran as, for reports.
@@ -146,8 +153,13 @@ class Stream {
   // `time`. What went wrong is over, too: Wait says it.
   virtual bool EndsWithin(absl::Duration /*time*/) { return true; }
   virtual absl::StatusOr<PhaseTimes> Wait() = 0;
+  // What the groups since the last Reset ran as, once Wait has returned; null
+  // where one device alone ran them.
+  virtual const PlanReport* plan_report() const { return nullptr; }
   virtual void Reset() = 0;
 };
+
+class MemberStream;  // team/member_stream.h
 
 // Host memory that the device reads and writes fastest. Thread-safe. What it
 // gave out may be freed after its backend is gone.
@@ -167,6 +179,9 @@ class Backend {
   virtual const DeviceInfo& device() const = 0;
   virtual std::shared_ptr<HostMemory> host_memory() = 0;  // never null
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
+  // The same, for a device that is one of several which share a request.
+  // UNIMPLEMENTED: it cannot be.
+  virtual absl::StatusOr<std::unique_ptr<MemberStream>> NewMemberStream();
   // `bytes` >= 0, uninitialised. RESOURCE_EXHAUSTED: no memory now.
   virtual absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
       int64_t bytes) = 0;
@@ -204,6 +219,21 @@ class Backend {
   // For any algorithm but kAuto, whose work is Request::flops().
   virtual double CostFlops(Op op, const Problem& problem,
                            const GroupOptions& options) const = 0;
+  // About how many FLOPs its fast kernels do in a second, on large problems of
+  // 16-bit elements.
+  virtual double FlopsPerSecond() const { return 1e12; }
+  // Of a team: whether it should run such a request, about which nobody has
+  // said how, rather than one of its members. A function of the request alone.
+  virtual bool Suits(Op /*op*/,
+                     absl::Span<const Problem* const> /*problems*/) const {
+    return false;
+  }
+  // Where forward of this one sequence (batch is 1, and there are no lists of
+  // lengths) may be cut.
+  virtual CutUnit Cut(const Problem& /*sequence*/,
+                      const GroupOptions& /*options*/) const {
+    return {};
+  }
 };
 
 }  // namespace attnd

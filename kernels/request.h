@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/attention.h"
+#include "kernels/plan_kind.h"
 
 namespace attnd {
 
@@ -78,6 +79,7 @@ struct RequestSpec {
   int64_t q_stride = 1, kv_stride = 1;
   Algorithm algorithm = Algorithm::kAuto;
   bool deterministic = false;
+  PlanKind plan = PlanKind::kAuto;
 };
 
 // The sizes that a valid request's tensors agree on. Packed: q_len and kv_len

@@ -13,10 +13,12 @@
 #include "kernels/cpu/aligned_memory.h"
 #include "kernels/cpu/cpu_stream.h"
 #include "kernels/cpu/flash.h"
+#include "kernels/cpu/flash_plan.h"
 #include "kernels/cpu/flash_scratch.h"
 #include "kernels/cpu/system.h"
 #include "kernels/host_buffer.h"
 #include "kernels/reference/reference.h"
+#include "kernels/team/host_member.h"
 
 namespace attnd {
 namespace {
@@ -38,6 +40,7 @@ class CpuBackend : public Backend {
         host_memory_(std::make_shared<CpuHostMemory>()),
         compute_(threads) {
     device_.kind = "cpu";
+    device_.index = options.index;
     device_.name = cpu::ProcessorName();
     device_.memory_bytes = cpu::SystemMemoryBytes();
     device_.shares_host_memory = true;
@@ -60,6 +63,12 @@ class CpuBackend : public Backend {
       return absl::ResourceExhaustedError("no memory for another CPU stream");
     }
     return stream;
+  }
+
+  absl::StatusOr<std::unique_ptr<MemberStream>> NewMemberStream() override {
+    absl::StatusOr<std::unique_ptr<Stream>> stream = NewStream();
+    if (!stream.ok()) return stream.status();
+    return NewHostMember(*std::move(stream));
   }
 
   absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
@@ -123,6 +132,16 @@ class CpuBackend : public Backend {
            reference::VisitedFlops(op, problem, options.algorithm);
   }
 
+  // Of f32, on AVX-512: what a core does.
+  double FlopsPerSecond() const override {
+    return 50e9 * compute_.pool.threads();
+  }
+
+  CutUnit Cut(const Problem& sequence, const GroupOptions&) const override {
+    return {.rows = cpu::ForwardBlockRows(sequence, sequence.q_len),
+            .columns = cpu::kTileTokens};
+  }
+
  private:
   const CpuOptions options_;
   const std::shared_ptr<HostMemory> host_memory_;
@@ -136,6 +155,9 @@ class CpuBackend : public Backend {
 absl::Status CpuOptions::Validate() const {
   if (threads < 0 || threads > 1024) {
     return absl::InvalidArgumentError("threads: must be 0 to 1024");
+  }
+  if (index < 0) {
+    return absl::InvalidArgumentError("index: must not be negative");
   }
   if (retained_bytes < 0) {
     return absl::InvalidArgumentError("retained_bytes: must not be negative");

@@ -14,6 +14,8 @@ struct CpuOptions {
   // Compute threads, shared by all streams. 0: as many as the machine runs at
   // once. Results do not depend on it.
   int threads = 0;
+  // Of several virtual devices, which one it is.
+  int index = 0;
   // Input memory that a stream keeps between batches, so that a warm server
   // takes no page faults. What a batch needs beyond it goes back to the system.
   int64_t retained_bytes = 16 << 20;

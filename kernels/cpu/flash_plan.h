@@ -116,7 +116,11 @@ struct FlashPlan {
 // any size at no cost to whoever asks.
 bool HasOutputs(Op op, const Problem& problem);
 
-// The last of the blocks of q rows that forward cuts a q head into: where it
+// The rows of each block of q rows that forward cuts a q head into, but for the
+// last.
+int64_t ForwardBlockRows(const Problem& p, int64_t q_len);
+
+// The last of those blocks: where it
 // begins, and the lanes of its task, which alone can be fewer than 16. Backward
 // asks, to find the scores of these rows as forward does.
 struct ForwardRows {

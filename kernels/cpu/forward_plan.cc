@@ -44,19 +44,21 @@ struct RowBlocks {
   int64_t part_columns, most_parts;
   bool pack;  // K and V beforehand
 
-  RowBlocks(const Problem& p, int64_t q_len, int64_t kv_len) {
-    size = BlockTokens(q_len, p.q_heads, kManyTasks);
+  // `whole`: of the sequence, or of what it is a part of. Nothing else decides.
+  RowBlocks(const Problem& p, const Whole& whole) {
+    const int64_t q_len = whole.q_len;
+    size = BlockTokens(q_len, whole.q_heads, kManyTasks);
     heads = std::clamp<int64_t>(kMaxLaneTokens / 2 / std::min(size, q_len), 1,
                                 p.group());
     const bool few = p.group() * q_len <= kFewQueries;
-    kv_heads = few ? std::min(p.kv_heads, kMostKvHeads) : 1;
-    tasks = CeilDiv(q_len, size) * CeilDiv(p.kv_heads, kv_heads) *
+    kv_heads = few ? std::min(whole.kv_heads, kMostKvHeads) : 1;
+    tasks = CeilDiv(q_len, size) * CeilDiv(whole.kv_heads, kv_heads) *
             CeilDiv(p.group(), heads);
     part_columns = few ? kFewQueriesColumns : kPartColumns;
     most_parts = CeilDiv(few ? kFewQueriesTasks : kManyTasks, tasks);
     pack = kv_heads == 1 && !KvLiesAsTiles(p) &&
-           PacksFirst(p, tasks / std::max<int64_t>(1, p.kv_heads),
-                      PackedKvFloats(p, kv_len));
+           PacksFirst(p, tasks / std::max<int64_t>(1, whole.kv_heads),
+                      PackedKvFloats(p, whole.kv_len));
   }
 
   // Tasks that share the columns of a block of rows.
@@ -127,7 +129,7 @@ void PlanMerge(const Problem& p, FlashTask part, PlanBuilder* builder) {
 void PlanRows(const Sequence& sequence, FlashTask task, PlanBuilder* builder) {
   const Problem& p = sequence.problem();
   const int64_t kv_len = KvLen(p, task.b);
-  const RowBlocks blocks(p, sequence.q_len(), kv_len);
+  const RowBlocks blocks(p, WholeOf(p, task.b));
   const int64_t packed = blocks.pack ? PackedKvFloats(p, kv_len) : 0;
   if (blocks.pack) task.packed_offset = 0;
   for (int64_t kv = 0; kv < p.kv_heads; kv += blocks.kv_heads) {
@@ -154,10 +156,10 @@ void PlanRows(const Sequence& sequence, FlashTask task, PlanBuilder* builder) {
 
 PlanUnits ForwardUnits(const Problem& p, int64_t q_len, int64_t kv_len) {
   if (q_len == 0 || p.kv_heads == 0) return {};
-  const RowBlocks blocks(p, q_len, kv_len);
+  const RowBlocks blocks(p, WholeOf(p, q_len, kv_len));
   PlanUnits units;
   units.count = CeilDiv(p.kv_heads, blocks.kv_heads);
-  units.tasks = std::max<int64_t>(1, blocks.tasks / units.count);
+  units.tasks = CeilDiv(q_len, blocks.size) * CeilDiv(p.group(), blocks.heads);
   if (blocks.pack) units.floats += PackedKvFloats(p, kv_len) + 16;
   const int64_t parts = blocks.Parts(kv_len);
   if (parts > 1) {
@@ -168,8 +170,13 @@ PlanUnits ForwardUnits(const Problem& p, int64_t q_len, int64_t kv_len) {
   return units;
 }
 
+int64_t ForwardBlockRows(const Problem& p, int64_t q_len) {
+  if (q_len == 0) return 1;
+  return RowBlocks(p, WholeOf(p, q_len, /*kv_len=*/0)).size;
+}
+
 ForwardRows LastForwardRows(const Problem& p, int64_t q_len, int64_t head) {
-  const RowBlocks blocks(p, q_len, /*kv_len=*/0);
+  const RowBlocks blocks(p, WholeOf(p, q_len, /*kv_len=*/0));
   const int64_t first = (q_len - 1) / blocks.size * blocks.size;
   const int64_t g = head % p.group();
   const int64_t heads =

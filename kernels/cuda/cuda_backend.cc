@@ -5,6 +5,7 @@
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
 #include "kernels/cuda/backward.h"
+#include "kernels/cuda/cuda_member.h"
 #include "kernels/cuda/cuda_stream.h"
 #include "kernels/cuda/device/device_buffer.h"
 #include "kernels/cuda/device/gpu.h"
@@ -12,6 +13,7 @@
 #include "kernels/cuda/device/pinned_memory.h"
 #include "kernels/cuda/device/pinning.h"
 #include "kernels/cuda/forward.h"
+#include "kernels/cuda/fused/forward.h"
 #include "kernels/reference/reference.h"
 
 namespace attnd {
@@ -31,6 +33,9 @@ class CudaBackend : public Backend {
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     return cuda::CudaStream::Create(device_.index, gpu_);
+  }
+  absl::StatusOr<std::unique_ptr<MemberStream>> NewMemberStream() override {
+    return cuda::CudaMember::Create(device_.index, gpu_);
   }
 
   absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
@@ -78,6 +83,15 @@ class CudaBackend : public Backend {
                    const GroupOptions& options) const override {
     return Slowdown(options.algorithm) *
            reference::VisitedFlops(op, problem, options.algorithm);
+  }
+
+  // Of 128 columns, on an H100: a multiprocessor's.
+  double FlopsPerSecond() const override {
+    return 4.6e12 * gpu_.multiprocessors;
+  }
+
+  CutUnit Cut(const Problem& sequence, const GroupOptions&) const override {
+    return cuda::FusedCut(sequence, gpu_);
   }
 
  private:

@@ -18,11 +18,14 @@ LEVELS = (
     ('base',),
     # The contract of all kernels, then those who keep it.
     ('kernels',),
+    # A request shared out over several devices: as data, and on their streams.
+    ('kernels/plan',),
+    ('kernels/team',),
     ('kernels/reference',),
     ('kernels/cpu', 'kernels/cuda/device'),
     ('kernels/cuda/launch',),
     ('kernels/cuda/tile',),
-    ('kernels/cuda/rows', 'kernels/cuda/sm80', 'kernels/cuda/sm90'),
+    ('kernels/cuda/rows', 'kernels/cuda/sm80', 'kernels/cuda/sm90', 'kernels/cuda/team'),
     ('kernels/cuda/baselines', 'kernels/cuda/fused'),
     ('kernels/cuda',),
     ('kernels/cuda/absent', 'kernels/cuda/capi'),

@@ -117,6 +117,18 @@ class ForwardChunk {
   Chunk chunk_;
 };
 
+// The kernel that most of the problem's work runs in.
+const Kernel& MainKernel(const Problem& p, const Gpu& gpu) {
+  if (gpu.is_hopper() && !IsDecode(p.q_len)) {
+    const auto kernels = sm90::FindForward(p);
+    if (!kernels.empty()) return *kernels.back();
+  }
+  const Kind kind = p.dtype() == DType::kF32 ? Kind::kFloat32
+                    : IsDecode(p.q_len)      ? Kind::kDecode
+                                             : Kind::kPrefill;
+  return FindKernel(kind, p.dtype(), p.head_dim, p.value_dim);
+}
+
 // The group's chunks, with the kernels that there are for `gpu`.
 Chunks ChunksOf(absl::Span<const ForwardArgs> group, const Gpu& gpu) {
   Chunks chunks;
@@ -144,18 +156,20 @@ absl::StatusOr<std::unique_ptr<Rest>> BeginFused(
 }
 
 KernelInfo FusedKernel(const Problem& p, const Gpu& gpu) {
-  const Kernel* kernel = nullptr;
-  if (gpu.is_hopper() && !IsDecode(p.q_len)) {
-    const auto kernels = sm90::FindForward(p);
-    if (!kernels.empty()) kernel = kernels.back();
+  return {Algorithm::kFlashAttention2, MainKernel(p, gpu).name};
+}
+
+CutUnit FusedCut(const Problem& p, const Gpu& gpu) {
+  // Each part of a sequence that is decoded reads a share of all its columns.
+  if (p.dtype() != DType::kF32 && IsDecode(p.q_len)) {
+    return {.rows = kDecodeRows,
+            .columns = std::max<int64_t>(1, PaddedKvLen(p))};
   }
-  if (kernel == nullptr) {
-    const Kind kind = p.dtype() == DType::kF32 ? Kind::kFloat32
-                      : IsDecode(p.q_len)      ? Kind::kDecode
-                                               : Kind::kPrefill;
-    kernel = &FindKernel(kind, p.dtype(), p.head_dim, p.value_dim);
-  }
-  return {Algorithm::kFlashAttention2, kernel->name};
+  const Kernel& kernel = MainKernel(p, gpu);
+  return {.rows = kernel.rows,
+          .least_rows = kDecodeRows + 1,
+          .columns = kernel.cols,
+          .least_columns = gpu.is_hopper() ? sm90::LeastColumns(p) : 1};
 }
 
 int64_t FusedScratchBytes(const Problem& p) { return RecordBytes(p); }

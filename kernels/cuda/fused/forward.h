@@ -36,6 +36,8 @@ absl::StatusOr<std::unique_ptr<Rest>> BeginFused(
 // The kernel that most of the problem's work runs in, on such a device, if its
 // memory is aligned as sm90's kernels need it.
 KernelInfo FusedKernel(const Problem& problem, const Gpu& gpu);
+// Where forward of one sequence may be cut: see Backend::Cut.
+CutUnit FusedCut(const Problem& sequence, const Gpu& gpu);
 // Device memory for partial results, beside 64 MiB that a stream may keep.
 int64_t FusedScratchBytes(const Problem& problem);
 

@@ -33,6 +33,26 @@ bool TakesSome(const ForwardShape& shape, const Problem& p) {
   return false;
 }
 
+// Which of kForwardShapes the problem's sequences run in.
+absl::InlinedVector<size_t, 2> ShapesOf(const Problem& p) {
+  absl::InlinedVector<size_t, 2> found;
+  if (p.dtype() == DType::kF32 || p.head_dim % 8 != 0 || p.value_dim % 8 != 0 ||
+      p.kv.size() > kMostSegments) {
+    return found;
+  }
+  const ForwardShape* dims = nullptr;  // the smallest that the problem fits
+  for (size_t i = 0; i < std::size(kForwardShapes); ++i) {
+    const ForwardShape& shape = kForwardShapes[i];
+    if (p.head_dim > shape.dim || p.value_dim > shape.value_dim) continue;
+    if (dims == nullptr) dims = &shape;
+    if (shape.dim == dims->dim && shape.value_dim == dims->value_dim &&
+        TakesSome(shape, p)) {
+      found.push_back(i);
+    }
+  }
+  return found;
+}
+
 // A kernel for each of kBackwardShapes, likewise.
 template <DType kDType>
 absl::Span<const Kernel> BackwardKernels() {
@@ -72,24 +92,16 @@ const Kernel* FindBackward(const Problem& p) {
 
 absl::InlinedVector<const Kernel*, 2> FindForward(const Problem& p) {
   absl::InlinedVector<const Kernel*, 2> found;
-  if (p.dtype() == DType::kF32 || p.head_dim % 8 != 0 || p.value_dim % 8 != 0 ||
-      p.kv.size() > kMostSegments) {
-    return found;
-  }
-  const absl::Span<const Kernel> kernels = p.dtype() == DType::kF16
-                                               ? Kernels<DType::kF16>()
-                                               : Kernels<DType::kBF16>();
-  const ForwardShape* dims = nullptr;  // the smallest that the problem fits
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    const ForwardShape& shape = kForwardShapes[i];
-    if (p.head_dim > shape.dim || p.value_dim > shape.value_dim) continue;
-    if (dims == nullptr) dims = &shape;
-    if (shape.dim == dims->dim && shape.value_dim == dims->value_dim &&
-        TakesSome(shape, p)) {
-      found.push_back(&kernels[i]);
-    }
+  for (size_t i : ShapesOf(p)) {
+    found.push_back(p.dtype() == DType::kF16 ? &Kernels<DType::kF16>()[i]
+                                             : &Kernels<DType::kBF16>()[i]);
   }
   return found;
+}
+
+int64_t LeastColumns(const Problem& p) {
+  for (size_t i : ShapesOf(p)) return kForwardShapes[i].from;
+  return 0;
 }
 
 }  // namespace attnd::cuda::sm90

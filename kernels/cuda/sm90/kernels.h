@@ -36,6 +36,9 @@ const Kernel* FindBackward(const Problem& problem);
 // sequence is taken by exactly one. None if sm80 must run them. Shapes, lengths
 // and types decide; how memory is aligned, MakeTensorMaps finds out.
 absl::InlinedVector<const Kernel*, 2> FindForward(const Problem& problem);
+// The fewest columns with which that kernel is still the one for a part of the
+// problem, which is one sequence.
+int64_t LeastColumns(const Problem& problem);
 
 }  // namespace attnd::cuda::sm90
 

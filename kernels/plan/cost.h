@@ -1,0 +1,23 @@
+#ifndef ATTND_KERNELS_PLAN_COST_H_
+#define ATTND_KERNELS_PLAN_COST_H_
+
+#include "absl/time/time.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/plan_request.h"
+
+namespace attnd::plan {
+
+// The FLOPs of one sequence of the request, as Request::flops counts them.
+double FlopsOf(const PlanRequest& request, const SequenceShape& sequence);
+// Those of one pair of a row and a column, in all heads.
+double FlopsOfPair(const PlanRequest& request, const SequenceShape& sequence,
+                   int64_t q_heads);
+
+// How long the devices take for the plan from the first step after the uploads
+// to the end of the last one before the downloads. What they fetch comes while
+// they compute, but for the first section.
+absl::Duration Predict(const PlanRequest& request, const Plan& plan);
+
+}  // namespace attnd::plan
+
+#endif  // ATTND_KERNELS_PLAN_COST_H_

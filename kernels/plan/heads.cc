@@ -1,0 +1,232 @@
+// Whole K/V heads of whole sequences to devices. Nothing travels between them,
+// but for a head that is cut by rows: its K and V go to each device that has
+// some, and each of those has a term of its dK and dV.
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/plan/plan_builder.h"
+#include "kernels/plan/shares.h"
+
+namespace attnd::plan {
+namespace {
+
+class Heads {
+ public:
+  Heads(const PlanRequest& request, int devices)
+      : builder_(request, devices, PlanKind::kHeads),
+        shares_(ShareHeads(request, devices)) {}
+
+  Plan Make() {
+    std::vector<DevicePart> parts;
+    for (int device = 0; device < builder_.devices(); ++device) {
+      parts.push_back(LoadAll(device));
+    }
+    for (DevicePart& part : parts) ComputeAll(part);
+    for (const DevicePart& part : parts) StoreAll(part);
+    SumCutHeads();
+    return builder_.Finish(Why());
+  }
+
+ private:
+  // What one device has to do.
+  struct DevicePart {
+    int device = 0;
+    Compute compute;
+    std::vector<int> loaded;
+    std::vector<int> outputs;  // buffers to be sent as they are
+    int step = -1;             // of `compute`
+  };
+  // One device's term of dK or dV of a head that is cut.
+  struct Term {
+    int device = 0;
+    int buffer = 0;
+    int step = -1;
+  };
+  struct CutHead {
+    Slice slice;  // all columns
+    TensorId tensor = TensorId::kDK;
+    DType dtype = DType::kF32;
+    std::vector<Term> terms;  // by device
+  };
+
+  const PlanRequest& request() const { return builder_.request(); }
+
+  DevicePart LoadAll(int device) {
+    DevicePart part;
+    part.device = device;
+    for (const Share& share : shares_[device]) {
+      part.compute.parts.push_back(Load(share, part));
+    }
+    return part;
+  }
+
+  Part Load(const Share& share, DevicePart& to) {
+    const SequenceShape& sequence = request().sequences[share.sequence];
+    const ProblemShape& shape = request().ProblemOf(sequence);
+    const bool is_cut = share.is_cut(request());
+    Part part{share.sequence, share.kv_head, share.kv_heads, share.rows};
+    Columns columns;
+    columns.run = {0, sequence.sees.columns};
+    if (is_cut &&
+        (request().op == Op::kForward || !IsFirst(to.device, share))) {
+      columns.run = Widen(Needed(sequence.sees, share.rows),
+                          sequence.sees.columns, sequence.unit);
+    }
+    const auto load = [&](TensorId id, Slice slice) {
+      const int buffer = builder_.NewBuffer(to.device, id, *shape.inputs[id],
+                                            std::move(slice));
+      to.loaded.push_back(builder_.UploadAll(buffer));
+      return buffer;
+    };
+    const Slice kv = builder_.ColumnsOf(share.sequence, share.kv_head,
+                                        share.kv_heads, columns.run);
+    columns.k = load(TensorId::kK, kv);
+    columns.v = load(TensorId::kV, kv);
+    for (TensorId id : RowInputs(request().op)) {
+      if (!shape.inputs[id].has_value()) continue;
+      part.buffers[id] = load(
+          id, id == TensorId::kBias
+                  ? builder_.BiasOf(share.sequence, share.kv_head,
+                                    share.kv_heads, share.rows, {columns.run})
+                  : builder_.RowsOf(share.sequence, share.kv_head,
+                                    share.kv_heads, share.rows));
+    }
+    for (TensorId id : RowOutputs(request().op)) {
+      if (!shape.outputs[id].has_value()) continue;
+      const int buffer =
+          builder_.NewBuffer(to.device, id, *shape.outputs[id],
+                             builder_.RowsOf(share.sequence, share.kv_head,
+                                             share.kv_heads, share.rows));
+      part.buffers[id] = buffer;
+      to.outputs.push_back(buffer);
+    }
+    columns.dk = Gradient(TensorId::kDK, kv, is_cut, to);
+    columns.dv = Gradient(TensorId::kDV, kv, is_cut, to);
+    part.columns.push_back(columns);
+    return part;
+  }
+
+  // Whether no device before this one has rows of the share's head.
+  bool IsFirst(int device, const Share& share) const {
+    for (int other = 0; other < device; ++other) {
+      for (const Share& theirs : shares_[other]) {
+        if (theirs.sequence == share.sequence &&
+            theirs.kv_head <= share.kv_head &&
+            share.kv_head < theirs.kv_head + theirs.kv_heads) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  std::optional<int> Gradient(TensorId id, const Slice& slice, bool is_cut,
+                              DevicePart& to) {
+    const auto& dtype = request().ProblemOf(slice.sequence).outputs[id];
+    if (!dtype.has_value()) return std::nullopt;
+    const int buffer =
+        builder_.NewBuffer(to.device, id, is_cut ? DType::kF32 : *dtype, slice);
+    if (!is_cut) {
+      to.outputs.push_back(buffer);
+      return buffer;
+    }
+    const auto found =
+        std::find_if(cut_.begin(), cut_.end(), [&](const CutHead& head) {
+          return head.tensor == id && head.slice.sequence == slice.sequence &&
+                 head.slice.head == slice.head;
+        });
+    const Term term{to.device, buffer};
+    if (found != cut_.end()) {
+      found->terms.push_back(term);
+    } else {
+      cut_.push_back({slice, id, *dtype, {term}});
+    }
+    return buffer;
+  }
+
+  void ComputeAll(DevicePart& part) {
+    if (part.compute.parts.empty()) return;
+    part.step = builder_.Add(part.device, std::move(part.compute), part.loaded);
+    for (CutHead& head : cut_) {
+      for (Term& term : head.terms) {
+        if (term.device == part.device) term.step = part.step;
+      }
+    }
+  }
+
+  void StoreAll(const DevicePart& part) {
+    for (int buffer : part.outputs) builder_.DownloadAll(buffer, {part.step});
+  }
+
+  // The first device of a head's, which has a term for all columns, adds the
+  // others' to it, where they have any.
+  void SumCutHeads() {
+    for (const CutHead& head : cut_) {
+      const int device = head.terms.front().device;
+      const int result =
+          builder_.NewBuffer(device, head.tensor, head.dtype, head.slice);
+      std::vector<Term> here = {head.terms.front()};
+      for (size_t i = 1; i < head.terms.size(); ++i) {
+        const Term& term = head.terms[i];
+        const Slice& slice = builder_.buffer(term.buffer).slice;
+        if (slice.tokens.empty()) continue;
+        const int copy =
+            builder_.NewBuffer(device, head.tensor, DType::kF32, slice);
+        here.push_back(
+            {device, copy,
+             builder_.Add(device,
+                          Pull{term.device, {{term.buffer, copy, slice}}},
+                          {term.step})});
+      }
+      std::vector<int> summed;
+      for (const Run& run : Pieces(head, here)) {
+        Sum sum;
+        sum.to = result;
+        sum.slice = head.slice;
+        sum.slice.tokens = run;
+        std::vector<int> after;
+        for (const Term& term : here) {
+          if (!builder_.buffer(term.buffer).slice.tokens.Has(run)) continue;
+          sum.terms.push_back(term.buffer);
+          after.push_back(term.step);
+        }
+        summed.push_back(builder_.Add(device, std::move(sum), after));
+      }
+      builder_.DownloadAll(result, summed);
+    }
+  }
+
+  // The head's columns, cut where the set of terms changes.
+  Runs Pieces(const CutHead& head, const std::vector<Term>& terms) const {
+    std::vector<Run> runs;
+    for (const Term& term : terms) {
+      runs.push_back(builder_.buffer(term.buffer).slice.tokens);
+    }
+    return CutAtEnds(head.slice.tokens, runs);
+  }
+
+  std::string Why() const {
+    int cut = 0;
+    for (const auto& shares : shares_) {
+      for (const Share& share : shares) cut += share.is_cut(request()) ? 1 : 0;
+    }
+    if (cut == 0) return "K/V heads divide among the devices";
+    return absl::StrCat("K/V heads of which ", cut,
+                        " parts are some rows of one head");
+  }
+
+  PlanBuilder builder_;
+  const std::vector<std::vector<Share>> shares_;
+  std::vector<CutHead> cut_;
+};
+
+}  // namespace
+
+Plan MakeHeads(const PlanRequest& request, int devices) {
+  return Heads(request, devices).Make();
+}
+
+}  // namespace attnd::plan

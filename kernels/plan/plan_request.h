@@ -1,0 +1,74 @@
+#ifndef ATTND_KERNELS_PLAN_PLAN_REQUEST_H_
+#define ATTND_KERNELS_PLAN_PLAN_REQUEST_H_
+
+// What a plan is made of: the shapes of a group of problems, without memory.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "kernels/attention.h"
+#include "kernels/backend.h"
+#include "kernels/cut_unit.h"
+#include "kernels/mask.h"
+#include "kernels/plan_kind.h"
+#include "kernels/request.h"
+
+namespace attnd::plan {
+
+// Between two GPUs over NVLink, in copies of some MiB: 2 x H100.
+inline constexpr double kPulledPerSecond = 340e9;
+
+// What the sequences of one problem have in common.
+struct ProblemShape {
+  int64_t q_heads = 0, kv_heads = 0;
+  int64_t head_dim = 0, value_dim = 0;
+  // Of what is given, and of what is wanted.
+  PerTensor<std::optional<DType>> inputs, outputs;
+  bool bias_per_head = false;  // or one bias for all heads
+
+  int64_t group() const { return kv_heads == 0 ? 1 : q_heads / kv_heads; }
+};
+
+struct SequenceShape {
+  int32_t problem = 0;
+  int64_t b = 0;      // in the problem's batch
+  RowIntervals sees;  // its lengths, and which columns each row sees
+  CutUnit unit;
+};
+
+struct PlanRequest {
+  Op op = Op::kForward;
+  std::vector<ProblemShape> problems;  // of one dtype and one pair of dims
+  std::vector<SequenceShape> sequences;
+  PlanKind kind = PlanKind::kHeads;  // kHeads or kGather
+  // Of kGather: in how many sections of heads data is fetched and computed; 0:
+  // as the plan finds best.
+  int sections = 0;
+  // What a device does in a second, about: FLOPs, and bytes from another one.
+  double flops_per_second = 1e12;
+  double pulled_per_second = kPulledPerSecond;
+
+  const ProblemShape& ProblemOf(const SequenceShape& sequence) const {
+    return problems[sequence.problem];
+  }
+  const ProblemShape& ProblemOf(int32_t sequence) const {
+    return ProblemOf(sequences[sequence]);
+  }
+};
+
+// The shapes of problems of which every tensor is given, and every result is
+// wanted in the inputs' type; their memory is not looked at.
+PlanRequest DescribeShapes(Op op, absl::Span<const Problem* const> problems,
+                           const GroupOptions& options, const Backend& backend);
+// The shapes of a group: every sequence that has rows or columns to compute.
+// `backend` is any of the team's members.
+PlanRequest Describe(absl::Span<const ForwardArgs> group,
+                     const GroupOptions& options, const Backend& backend);
+PlanRequest Describe(absl::Span<const BackwardArgs> group,
+                     const GroupOptions& options, const Backend& backend);
+
+}  // namespace attnd::plan
+
+#endif  // ATTND_KERNELS_PLAN_PLAN_REQUEST_H_

@@ -1,0 +1,19 @@
+#include "kernels/plan_kind.h"
+
+namespace attnd {
+
+absl::string_view PlanName(PlanKind kind) {
+  switch (kind) {
+    case PlanKind::kAuto:
+      return "auto";
+    case PlanKind::kOneDevice:
+      return "one_device";
+    case PlanKind::kHeads:
+      return "heads";
+    case PlanKind::kGather:
+      break;
+  }
+  return "gather";
+}
+
+}  // namespace attnd

@@ -1,0 +1,41 @@
+#ifndef ATTND_KERNELS_PLAN_KIND_H_
+#define ATTND_KERNELS_PLAN_KIND_H_
+
+// How a request is shared out over several devices. plan/README.md describes
+// them.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+
+namespace attnd {
+
+enum class PlanKind : uint8_t {
+  kAuto,       // what suits the request; never in a report
+  kOneDevice,  // any one of them
+  kHeads,      // K/V heads of sequences, each with all of its tokens
+  kGather,     // tokens of every sequence; devices fetch what they lack
+};
+
+// "auto", "one_device", "heads", "gather".
+absl::string_view PlanName(PlanKind kind);
+
+// What a request ran as that several devices shared.
+struct PlanReport {
+  struct Device {
+    std::string name;     // e.g. "cuda:1"
+    absl::Duration busy;  // its kernels' time
+  };
+
+  PlanKind kind = PlanKind::kOneDevice;
+  std::string why;  // this kind, and none of the others
+  std::vector<Device> devices;
+  absl::Duration predicted;  // from the first kernel's start to the last's end
+};
+
+}  // namespace attnd
+
+#endif  // ATTND_KERNELS_PLAN_KIND_H_

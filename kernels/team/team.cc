@@ -1,0 +1,137 @@
+#include "kernels/team/team.h"
+
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/host_buffer.h"
+#include "kernels/plan/cost.h"
+#include "kernels/plan/make_plan.h"
+#include "kernels/plan/shares.h"
+#include "kernels/team/team_stream.h"
+
+namespace attnd {
+namespace {
+
+class Team : public Backend {
+ public:
+  explicit Team(std::vector<Backend*> members) : members_(std::move(members)) {
+    const DeviceInfo& first = members_.at(0).device();
+    device_.kind = "team";
+    device_.name = absl::StrCat(members_.size(), " x ", first.name);
+    device_.members = members_.size();
+    device_.shares_host_memory = true;
+    for (int i = 0; i < members_.size(); ++i) {
+      device_.memory_bytes += members_.at(i).device().memory_bytes;
+    }
+  }
+
+  const DeviceInfo& device() const override { return device_; }
+  std::shared_ptr<HostMemory> host_memory() override {
+    return members_.at(0).host_memory();
+  }
+
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
+    try {
+      return TeamStream::Create(members_);
+    } catch (const std::system_error&) {
+      return absl::ResourceExhaustedError("cannot start a team's threads");
+    }
+  }
+
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
+      int64_t bytes) override {
+    return NewHostBuffer(host_memory(), bytes);
+  }
+
+  // Whoever lends memory pins it for the members' kind of device.
+  absl::Status Pin(HostSpan) override { return absl::OkStatus(); }
+  void Unpin(HostSpan) override {}
+  absl::StatusOr<std::shared_ptr<DeviceBuffer>> Import(int, int64_t) override {
+    return absl::UnimplementedError("a team has no memory of its own");
+  }
+
+  absl::Status Supports(Op op, const Problem& problem,
+                        const GroupOptions& options) const override {
+    if (options.algorithm != Algorithm::kAuto) {
+      return absl::UnimplementedError(
+          "several devices together run the fastest kernels alone");
+    }
+    if (options.plan == PlanKind::kOneDevice) {
+      return absl::UnimplementedError("one device was asked for");
+    }
+    return members_.at(0).Supports(op, problem, options);
+  }
+
+  KernelInfo Kernel(Op op, const Problem& problem,
+                    const GroupOptions& options) const override {
+    return members_.at(0).Kernel(op, problem, options);
+  }
+
+  // What all members' buffers take beside what the host has, and the kernels.
+  int64_t ScratchBytes(Op op, const Problem& problem,
+                       const GroupOptions& options) const override {
+    const Problem* const problems[] = {&problem};
+    const plan::PlanRequest request =
+        plan::DescribeShapes(op, problems, options, members_.at(0));
+    int64_t bytes =
+        members_.size() * members_.at(0).ScratchBytes(op, problem, options);
+    for (const plan::PlanCost::Device& device :
+         plan::MakePlan(request, members_.size()).cost.devices) {
+      bytes += device.memory_bytes;
+    }
+    return bytes;
+  }
+
+  double CostFlops(Op op, const Problem& problem,
+                   const GroupOptions& options) const override {
+    return members_.at(0).CostFlops(op, problem, options);
+  }
+
+  double FlopsPerSecond() const override {
+    return members_.size() * members_.at(0).FlopsPerSecond();
+  }
+
+  // Sharing a request out costs some hundred microseconds, and a device that
+  // computes a part of it computes nothing else meanwhile.
+  bool Suits(Op op, absl::Span<const Problem* const> problems) const override {
+    constexpr double kLeastSeconds = 2e-3;
+    const plan::PlanRequest request =
+        plan::DescribeShapes(op, problems, {}, members_.at(0));
+    double flops = 0;
+    for (const plan::SequenceShape& sequence : request.sequences) {
+      flops += plan::FlopsOf(request, sequence);
+    }
+    return flops >= kLeastSeconds * members_.at(0).FlopsPerSecond() &&
+           plan::DividesByHeads(request, members_.size());
+  }
+
+  CutUnit Cut(const Problem& sequence,
+              const GroupOptions& options) const override {
+    return members_.at(0).Cut(sequence, options);
+  }
+
+ private:
+  Members members_;
+  DeviceInfo device_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CreateTeam(
+    std::vector<Backend*> members) {
+  if (members.empty()) {
+    return absl::InvalidArgumentError("a team has one device at least");
+  }
+  const DeviceInfo& first = members.front()->device();
+  for (const Backend* member : members) {
+    const DeviceInfo& device = member->device();
+    if (device.kind != first.kind || device.name != first.name) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "a team's devices must be alike: ", first.name, ", ", device.name));
+    }
+  }
+  return std::make_unique<Team>(std::move(members));
+}
+
+}  // namespace attnd

@@ -1,0 +1,229 @@
+#include <cstdint>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/plan/cuts.h"
+#include "kernels/plan/gather.h"
+#include "kernels/plan/make_plan.h"
+#include "kernels/plan/shares.h"
+#include "kernels/plan/validate.h"
+#include "tests/kernels/plan/random_request.h"
+
+namespace attnd::plan {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kDeviceCounts[] = {1, 2, 3, 4, 7, 8};
+
+TEST(PlanTest, IsValidForAnyShapesAndDevices) {
+  for (uint32_t seed = 0; seed < 600; ++seed) {
+    const PlanRequest request = RandomRequest(seed);
+    for (const int devices : kDeviceCounts) {
+      const Plan plan = MakePlan(request, devices);
+      const absl::Status status = Validate(request, plan);
+      ASSERT_TRUE(status.ok()) << status << "\nseed " << seed << "\n"
+                               << Explain(request, plan);
+    }
+  }
+}
+
+TEST(PlanTest, IsTheSameEachTime) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    const PlanRequest request = RandomRequest(seed);
+    EXPECT_EQ(Explain(request, MakePlan(request, 4)),
+              Explain(request, MakePlan(request, 4)));
+  }
+}
+
+// One causal sequence of `tokens` tokens.
+PlanRequest Causal(PlanKind kind, int64_t tokens, int64_t heads) {
+  PlanRequest request;
+  request.kind = kind;
+  ProblemShape shape;
+  shape.q_heads = shape.kv_heads = heads;
+  shape.head_dim = shape.value_dim = 128;
+  for (const TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
+    shape.inputs[id] = DType::kBF16;
+  }
+  shape.outputs[TensorId::kO] = DType::kBF16;
+  request.problems.push_back(shape);
+  SequenceShape sequence;
+  sequence.sees.rows = sequence.sees.columns = tokens;
+  sequence.sees.right = 0;
+  sequence.unit = {128, 17, 128, 1};
+  request.sequences.push_back(sequence);
+  return request;
+}
+
+double Imbalance(const Plan& plan) {
+  double sum = 0, most = 0;
+  for (const PlanCost::Device& device : plan.cost.devices) {
+    sum += device.flops;
+    most = std::max(most, device.flops);
+  }
+  return most * plan.devices / sum;
+}
+
+TEST(PlanTest, HeadsThatDivideStayWhole) {
+  const PlanRequest request = Causal(PlanKind::kHeads, 16384, 16);
+  EXPECT_TRUE(DividesByHeads(request, 2));
+  EXPECT_FALSE(DividesByHeads(request, 3));
+  const Plan plan = MakePlan(request, 2);
+  EXPECT_EQ(plan.cost.devices[0].pulled_bytes, 0);
+  EXPECT_EQ(plan.cost.devices[0].flops, plan.cost.devices[1].flops);
+}
+
+TEST(PlanTest, DevicesComputeAsMuch) {
+  for (const int devices : kDeviceCounts) {
+    for (const PlanKind kind : {PlanKind::kHeads, PlanKind::kGather}) {
+      const PlanRequest request = Causal(kind, 65536, 5);
+      EXPECT_LT(Imbalance(MakePlan(request, devices)), 1.03)
+          << devices << " " << PlanName(kind);
+    }
+  }
+}
+
+TEST(PlanTest, GatherFetchesWhatRowsSeeAndNoMore) {
+  // In zigzag on two devices the first one, whose last rows see all, lacks the
+  // half in the middle; the other lacks the first quarter.
+  const Plan plan = MakePlan(Causal(PlanKind::kGather, 16384, 16), 2);
+  const int64_t quarter = int64_t{16384} / 4 * 16 * 2 * 128 * 2;
+  EXPECT_EQ(plan.cost.devices[0].pulled_bytes, 2 * quarter);
+  EXPECT_EQ(plan.cost.devices[1].pulled_bytes, quarter);
+}
+
+TEST(PlanTest, AWindowIsFetchedFromTheNeighbour) {
+  PlanRequest request = Causal(PlanKind::kGather, 131072, 16);
+  request.sequences[0].sees.left = 4096;
+  const Plan plan = MakePlan(request, 2);
+  const double need = 4096.0 * 16 * 2 * 128 * 2;
+  const auto pulled = [&](int device) {
+    return static_cast<double>(plan.cost.devices[device].pulled_bytes);
+  };
+  EXPECT_EQ(std::min(pulled(0), pulled(1)), 0);
+  EXPECT_LE(std::max(pulled(0), pulled(1)), 1.1 * need);
+  EXPECT_GE(std::max(pulled(0), pulled(1)), need);
+}
+
+TEST(PlanTest, TheFirstSectionIsSmallWhereComputingHidesTheRest) {
+  PlanRequest request = Causal(PlanKind::kGather, 16384, 16);
+  request.flops_per_second = 600e12;
+  const Sections short_ones = ChooseSections(request, 2);
+  EXPECT_LE(short_ones.front(), 4.0 / 16);
+  EXPECT_LE(short_ones.size(), 3);
+  request = Causal(PlanKind::kGather, 131072, 16);
+  request.flops_per_second = 600e12;
+  const Sections long_ones = ChooseSections(request, 2);
+  EXPECT_EQ(long_ones.front(), 1.0 / 16);
+  EXPECT_EQ(long_ones.size(), 2);
+  // One head cannot be divided.
+  EXPECT_EQ(ChooseSections(Causal(PlanKind::kGather, 131072, 1), 2),
+            Sections{1.0});
+}
+
+TEST(PlanTest, BackwardHasFewSections) {
+  PlanRequest request = Causal(PlanKind::kGather, 16384, 16);
+  request.op = Op::kBackward;
+  for (const TensorId id : {TensorId::kDO, TensorId::kO}) {
+    request.problems[0].inputs[id] = DType::kBF16;
+  }
+  request.problems[0].inputs[TensorId::kLse] = DType::kF32;
+  for (const TensorId id : {TensorId::kDQ, TensorId::kDK, TensorId::kDV}) {
+    request.problems[0].outputs[id] = DType::kBF16;
+  }
+  request.flops_per_second = 600e12;
+  EXPECT_EQ(ChooseSections(request, 2), (Sections{0.5, 1.0}));
+}
+
+TEST(PlanTest, SayWhatTheyDo) {
+  PlanRequest request = Causal(PlanKind::kGather, 16384, 16);
+  request.sections = 1;
+  const std::string text = Explain(request, MakePlan(request, 2));
+  EXPECT_THAT(text, HasSubstr("gather over 2 devices"));
+  EXPECT_THAT(text,
+              HasSubstr("pull k[0 heads 0..16 tokens 4096..12288], v[0 "));
+}
+
+// A plan with one thing wrong in it, and what Validate says.
+TEST(ValidateTest, FindsWhatIsWrong) {
+  const PlanRequest request = Causal(PlanKind::kGather, 2048, 4);
+  const Plan good = MakePlan(request, 2);
+  ASSERT_TRUE(Validate(request, good).ok());
+  const auto says = [&](const Plan& plan) {
+    return std::string(Validate(request, plan).message());
+  };
+  for (size_t i = 0; i < good.steps.size(); ++i) {
+    Plan plan = good;
+    plan.steps[i].after.clear();
+    if (good.steps[i].after.empty()) continue;
+    EXPECT_THAT(says(plan), HasSubstr("reads what need not be there")) << i;
+  }
+  for (size_t i = 0; i < good.steps.size(); ++i) {
+    Plan plan = good;
+    plan.steps[i].after.push_back(static_cast<int>(i));
+    EXPECT_THAT(says(plan), HasSubstr("waits for a later step"));
+    plan = good;
+    plan.steps[i].device = 1 - plan.steps[i].device;
+    EXPECT_FALSE(Validate(request, plan).ok());
+    plan = good;
+    // Twice: it writes what was written, or sends it again.
+    plan.steps.push_back(good.steps[i]);
+    EXPECT_FALSE(Validate(request, plan).ok()) << i;
+    plan = good;
+    if (auto* compute = std::get_if<Compute>(&plan.steps[i].what)) {
+      compute->parts.front().columns.front().run.count -= 128;
+      EXPECT_FALSE(Validate(request, plan).ok());
+      plan = good;
+      std::get<Compute>(plan.steps[i].what).parts.pop_back();
+      EXPECT_FALSE(Validate(request, plan).ok());
+    }
+    if (auto* pull = std::get_if<Pull>(&plan.steps[i].what)) {
+      pull->items.front().slice.tokens.count -= 1;
+      EXPECT_FALSE(Validate(request, plan).ok());
+    }
+    if (std::holds_alternative<Download>(plan.steps[i].what)) {
+      plan.steps.erase(plan.steps.begin() + static_cast<int64_t>(i));
+      EXPECT_THAT(says(plan), HasSubstr("part of o is not sent"));
+    }
+  }
+  Plan plan = good;
+  plan.cost.devices[0].pulled_bytes += 1;
+  EXPECT_THAT(says(plan), HasSubstr("costs are wrong"));
+}
+
+TEST(CutsTest, PartsAreWholeUnitsAndCoverAll) {
+  for (int64_t tokens = 0; tokens < 60; ++tokens) {
+    for (int64_t size = 1; size < 9; ++size) {
+      for (int64_t least = 1; least < 5; ++least) {
+        for (const int shares : {1, 2, 3, 7}) {
+          for (const auto& cut : {CutEvenly(tokens, shares, {size, least}),
+                                  CutZigzag(tokens, shares, {size, least})}) {
+            int64_t total = 0;
+            for (const Runs& runs : cut) {
+              for (const plan::Run& run : runs) {
+                total += run.count;
+                EXPECT_EQ(run.first % size, 0);
+                EXPECT_TRUE(run.end() % size == 0 || run.end() == tokens);
+                EXPECT_GE(run.count, std::min(least, tokens));
+              }
+            }
+            EXPECT_EQ(total, tokens);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(CutsTest, WidenKeepsToTheUnit) {
+  const CutUnit unit{1, 1, 16, 40};
+  EXPECT_EQ(Widen({20, 30}, 100, unit), (plan::Run{16, 48}));
+  EXPECT_EQ(Widen({96, 4}, 100, unit), (plan::Run{48, 52}));
+  EXPECT_EQ(Widen({5, 1}, 20, unit), (plan::Run{0, 20}));
+  EXPECT_EQ(Widen({}, 20, unit), (plan::Run{}));
+}
+
+}  // namespace
+}  // namespace attnd::plan
