@@ -51,6 +51,29 @@ Algorithm FromProto(v1::Algorithm algorithm) {
   }
 }
 
+Plan FromProto(v1::Plan plan) {
+  switch (plan) {
+    case v1::PLAN_ONE_DEVICE:
+      return Plan::kOneDevice;
+    case v1::PLAN_HEADS:
+      return Plan::kHeads;
+    case v1::PLAN_GATHER:
+      return Plan::kGather;
+    default:
+      return Plan::kAuto;
+  }
+}
+
+void FillPlan(const v1::PlanReport& from, PlanReport& to) {
+  to.plan = FromProto(from.plan());
+  to.why = from.why();
+  for (const v1::PlanDevice& device : from.devices()) {
+    to.devices.push_back(
+        {device.device(), absl::Nanoseconds(device.busy_ns())});
+  }
+  to.predicted = absl::Nanoseconds(from.predicted_ns());
+}
+
 void FillReport(const v1::ExecutionReport& from, Report& to) {
   to.device = from.device();
   to.kernel = from.kernel();
@@ -62,6 +85,7 @@ void FillReport(const v1::ExecutionReport& from, Report& to) {
   to.compute = absl::Nanoseconds(from.phases().compute_ns());
   to.download = absl::Nanoseconds(from.phases().download_ns());
   to.receive = absl::Nanoseconds(from.phases().receive_ns());
+  if (from.has_plan()) FillPlan(from.plan(), to.plan.emplace());
 }
 
 // That the response's tensor is the one that was asked for.

@@ -45,6 +45,20 @@ v1::Algorithm ToProto(Algorithm algorithm) {
   return v1::ALGORITHM_UNSPECIFIED;
 }
 
+v1::Plan ToProto(Plan plan) {
+  switch (plan) {
+    case Plan::kAuto:  // which servers know that are older than plans
+      return v1::PLAN_UNSPECIFIED;
+    case Plan::kOneDevice:
+      return v1::PLAN_ONE_DEVICE;
+    case Plan::kHeads:
+      return v1::PLAN_HEADS;
+    case Plan::kGather:
+      return v1::PLAN_GATHER;
+  }
+  return v1::PLAN_UNSPECIFIED;
+}
+
 v1::Priority ToProto(Priority priority) {
   switch (priority) {
     case Priority::kLow:
@@ -58,12 +72,13 @@ v1::Priority ToProto(Priority priority) {
 }
 
 // What FillAttention and FillOptions take for granted.
-absl::Status CheckEnums(const Attention& attention, Algorithm algorithm,
-                        const CallOptions& options) {
+template <typename Call>
+absl::Status CheckEnums(const Call& call, const CallOptions& options) {
   absl::Status status =
-      CheckEnum("attention.layout", attention.layout, Layout::kPacked);
-  status.Update(
-      CheckEnum("options.algorithm", algorithm, Algorithm::kFlashAttention2));
+      CheckEnum("attention.layout", call.attention.layout, Layout::kPacked);
+  status.Update(CheckEnum("options.algorithm", call.algorithm,
+                          Algorithm::kFlashAttention2));
+  status.Update(CheckEnum("options.plan", call.plan, Plan::kGather));
   status.Update(CheckEnum("options.transport", options.transport,
                           TransportKind::kRegion));
   status.Update(
@@ -91,25 +106,26 @@ void FillAttention(const Attention& from, v1::Attention& to) {
   if (from.kv_stride != 1) to.set_kv_stride(from.kv_stride);
 }
 
-void FillOptions(Algorithm algorithm, bool deterministic,
+template <typename Call>
+void FillOptions(const Call& call, bool deterministic,
                  const CallOptions& options, v1::ExecutionOptions& to) {
-  to.set_algorithm(ToProto(algorithm));
+  to.set_algorithm(ToProto(call.algorithm));
   to.set_deterministic(deterministic);
+  to.set_plan(ToProto(call.plan));
   to.set_priority(ToProto(options.priority));
 }
 
 void Fill(const ForwardCall& call, const CallOptions& options,
           v1::ForwardRequest& request, RequestWriter& writer) {
   FillAttention(call.attention, *request.mutable_attention());
-  FillOptions(call.algorithm, false, options, *request.mutable_options());
+  FillOptions(call, false, options, *request.mutable_options());
   VisitTensors(call, writer);
 }
 
 void Fill(const BackwardCall& call, const CallOptions& options,
           v1::BackwardRequest& request, RequestWriter& writer) {
   FillAttention(call.attention, *request.mutable_attention());
-  FillOptions(call.algorithm, call.deterministic, options,
-              *request.mutable_options());
+  FillOptions(call, call.deterministic, options, *request.mutable_options());
   VisitTensors(call, writer);
 }
 
@@ -123,8 +139,7 @@ template <typename Request, typename Call>
 absl::StatusOr<Pieces> EncodeUnary(const Call& call, const CallOptions& options,
                                    int64_t max_message_bytes,
                                    const Placement& placement) {
-  if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
-      !known.ok()) {
+  if (absl::Status known = CheckEnums(call, options); !known.ok()) {
     return known;
   }
   wire::MessageArena arena;
@@ -146,8 +161,7 @@ template <typename Request, typename Call>
 absl::StatusOr<ExchangeParts> EncodeExchange(
     const Call& call, const CallOptions& options, const ExchangeWishes& wishes,
     const Placement& placement, Request* (v1::ExchangeHeader::*part)()) {
-  if (absl::Status known = CheckEnums(call.attention, call.algorithm, options);
-      !known.ok()) {
+  if (absl::Status known = CheckEnums(call, options); !known.ok()) {
     return known;
   }
   wire::MessageArena arena;

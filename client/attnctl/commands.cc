@@ -134,6 +134,7 @@ absl::StatusOr<Request> LoadForward(const RequestFlags& flags) {
   call.bias = loader.LoadOrF32(flags.bias, call.q.dtype);
   call.attention = LoadAttention(flags, loader);
   call.algorithm = flags.algorithm;
+  call.plan = flags.plan;
   if (!loader.status().ok()) return loader.status();
 
   Wanted wanted(request.outputs);
@@ -165,6 +166,7 @@ absl::StatusOr<Request> LoadBackward(const RequestFlags& flags) {
   call.d_lse = loader.Load(flags.d_lse, DType::kF32);
   call.attention = LoadAttention(flags, loader);
   call.algorithm = flags.algorithm;
+  call.plan = flags.plan;
   call.deterministic = flags.deterministic;
   if (!loader.status().ok()) return loader.status();
 

@@ -25,6 +25,15 @@ const std::map<std::string, Algorithm>& Algorithms() {
   return names;
 }
 
+const std::map<std::string, Plan>& Plans() {
+  static const auto& names =
+      *new std::map<std::string, Plan>{{"auto", Plan::kAuto},
+                                       {"one_device", Plan::kOneDevice},
+                                       {"heads", Plan::kHeads},
+                                       {"gather", Plan::kGather}};
+  return names;
+}
+
 const std::map<std::string, TransportKind>& Transports() {
   static const auto& names = *new std::map<std::string, TransportKind>{
       {"auto", TransportKind::kAuto},
@@ -102,6 +111,9 @@ void AddExecutionFlags(RequestFlags& flags, CLI::App& app) {
   const char* group = "Execution";
   AddChoice(app, "--algorithm", flags.algorithm, Algorithms(),
             "the device's fastest by default")
+      ->group(group);
+  AddChoice(app, "--plan", flags.plan, Plans(),
+            "how a team of devices shares it; by default as the server chooses")
       ->group(group);
   AddChoice(app, "--priority", flags.priority,
             std::map<std::string, Priority>{{"low", Priority::kLow},
@@ -217,6 +229,8 @@ void AddBackward(Flags& flags, CLI::App& app) {
 const char* Name(Algorithm algorithm) {
   return NameIn(Algorithms(), algorithm);
 }
+
+const char* Name(Plan plan) { return NameIn(Plans(), plan); }
 
 const char* Name(DType dtype) { return NameIn(DTypes(), dtype); }
 

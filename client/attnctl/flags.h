@@ -34,6 +34,7 @@ struct RequestFlags {
   std::string q_lens, kv_lens, q_start, kv_start;  // see LoadIntegers
   int64_t q_stride = 1, kv_stride = 1;
   Algorithm algorithm = Algorithm::kAuto;
+  Plan plan = Plan::kAuto;
   Priority priority = Priority::kNormal;
   bool deterministic = false;
   TransportFlags transport;
@@ -45,8 +46,9 @@ struct Flags {
   RequestFlags request;
 };
 
-// The names that flags and reports give an algorithm.
+// The names that flags and reports give an algorithm, a plan and so on.
 const char* Name(Algorithm algorithm);
+const char* Name(Plan plan);
 const char* Name(DType dtype);
 const char* Name(TransportKind transport);
 

@@ -1,6 +1,7 @@
 #include "client/attnctl/print.h"
 
 #include <cmath>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -45,6 +46,42 @@ const char* MemoryName(const Request& request) {
   return request.on_device ? "GPU" : "host";
 }
 
+// The name of one that this program does not know is for newer ones to say.
+const char* PlanName(const PlanReport& plan) {
+  return plan.plan == Plan::kAuto ? "unknown" : Name(plan.plan);
+}
+
+// "heads on cuda:0 (busy 1.2 ms), cuda:1 (busy 1.1 ms), predicted 1.3 ms", and
+// why.
+std::string PlanText(const PlanReport& plan) {
+  const std::string devices =
+      absl::StrJoin(plan.devices, ", ",
+                    [](std::string* out, const PlanReport::Device& device) {
+                      absl::StrAppend(out, Printable(device.device), " (busy ",
+                                      Milliseconds(device.busy), ")");
+                    });
+  return Line("plan",
+              absl::StrCat(PlanName(plan), " on ", devices, ", predicted ",
+                           Milliseconds(plan.predicted))) +
+         Line("", Printable(plan.why));
+}
+
+// Null where no team ran it.
+Json PlanJson(const std::optional<PlanReport>& plan) {
+  if (!plan.has_value()) return nullptr;
+  Json devices = Json::array();
+  for (const PlanReport::Device& device : plan->devices) {
+    devices.push_back(
+        {{"device", device.device},
+         {"busy_milliseconds", absl::ToDoubleMilliseconds(device.busy)}});
+  }
+  return {
+      {"name", PlanName(*plan)},
+      {"why", plan->why},
+      {"devices", devices},
+      {"predicted_milliseconds", absl::ToDoubleMilliseconds(plan->predicted)}};
+}
+
 // Names may hold any bytes; JSON's strings hold UTF-8, and in ASCII nothing
 // that a terminal obeys.
 std::string Dump(const Json& json) {
@@ -82,6 +119,7 @@ std::string ResultText(const Request& request, const Report& report,
                                       Name(report.algorithm), "), with ",
                                       report.batch_requests - 1,
                                       " other requests in its batch"));
+  if (report.plan.has_value()) text += PlanText(*report.plan);
   text += Line("transport", TransportText(report));
   if (request.leased_bytes > 0) {
     text += Line("region", absl::StrCat(request.leased_bytes, " bytes of ",
@@ -129,6 +167,7 @@ std::string ResultJson(const Request& request, const Report& report,
                {"device", report.device},
                {"kernel", report.kernel},
                {"algorithm", Name(report.algorithm)},
+               {"plan", PlanJson(report.plan)},
                {"batch_requests", report.batch_requests},
                {"flops", report.flops},
                {"tflops_per_second", Tflops(report)},

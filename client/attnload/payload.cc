@@ -59,6 +59,7 @@ client::ForwardCall Payload::Forward(Answer& answer) const {
   call.v = Input(s.dtype, {s.batch, s.kv_len, s.kv_heads, s.value_dim}, v());
   call.attention.mask = s.mask;
   call.algorithm = s.algorithm;
+  call.plan = s.plan;
   call.o = {
       s.dtype, {s.batch, s.q_len, s.q_heads, s.value_dim}, answer.a.data()};
   call.lse = {
@@ -82,6 +83,7 @@ client::BackwardCall Payload::Backward(Answer& answer) const {
   call.o = Input(s.dtype, o_shape, o());
   call.lse = Input(client::DType::kF32, {s.batch, s.q_heads, s.q_len}, lse());
   call.algorithm = s.algorithm;
+  call.plan = s.plan;
   call.deterministic = s.deterministic;
   call.dq = {s.dtype, q_shape, answer.a.data()};
   call.dk = {s.dtype, k_shape, answer.b.data()};

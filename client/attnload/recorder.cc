@@ -52,6 +52,12 @@ void Recorder::Record(const Outcome& outcome,
   results_.compute += report->compute;
   results_.download += report->download;
   results_.batch_requests += report->batch_requests;
+  if (report->plan.has_value()) {
+    ++shape.plans[report->plan->plan];
+    ++results_.planned;
+    results_.predicted += report->plan->predicted;
+    results_.planned_compute += report->compute;
+  }
   if (report->transport == client::TransportKind::kStream) {
     ++results_.streamed;
     results_.streams += report->streams;

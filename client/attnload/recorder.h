@@ -25,6 +25,8 @@ struct ShapeResults {
   Histogram latency;  // of answered requests
   int64_t bytes = 0;  // of tensors, both ways
   double flops = 0;
+  // Answered requests that a team ran, by its plan.
+  std::map<client::Plan, int64_t> plans;
 };
 
 struct Results {
@@ -41,6 +43,10 @@ struct Results {
   // the first reason.
   int64_t by_region = 0, fallbacks = 0;
   std::string fallback;
+  // Of those that a team ran, what the server said that compute would be, and
+  // what it was.
+  int64_t planned = 0;
+  absl::Duration predicted, planned_compute;
   int64_t ok = 0, failed = 0;
   // By status code, measured or not, and the first message of each error.
   std::map<absl::StatusCode, int64_t> sent_by_code;

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/printable.h"
 
 namespace attnd::attnload {
@@ -43,14 +44,29 @@ void AppendLevel(const LevelResults& level, std::string& out) {
       r.ok == 0 ? 0 : r.batch_requests / double(r.ok), r.failed);
 }
 
+// "heads 12, gather 3": how many of each; empty: a team ran none.
+std::string PlansText(const std::map<client::Plan, int64_t>& plans) {
+  return absl::StrJoin(plans, ", ", [](std::string* out, const auto& entry) {
+    absl::StrAppend(out, Name(entry.first), " ", entry.second);
+  });
+}
+
+nlohmann::json JsonOf(const std::map<client::Plan, int64_t>& plans) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [plan, n] : plans) json[Name(plan)] = n;
+  return json;
+}
+
 void AppendShapes(const std::vector<Shape>& shapes, const LevelResults& level,
                   std::string& out) {
   for (size_t i = 0; i < shapes.size(); ++i) {
     const Histogram& latency = level.results.shapes[i].latency;
-    absl::StrAppendFormat(
-        &out, "  %-12s %-44s %8d  p50 %.2f  p99 %.2f\n",
-        LevelName(level.open_loop, level.level), shapes[i].name,
-        latency.count(), Ms(latency.Quantile(0.5)), Ms(latency.Quantile(0.99)));
+    const std::string plans = PlansText(level.results.shapes[i].plans);
+    absl::StrAppendFormat(&out, "  %-12s %-44s %8d  p50 %.2f  p99 %.2f%s%s\n",
+                          LevelName(level.open_loop, level.level),
+                          shapes[i].name, latency.count(),
+                          Ms(latency.Quantile(0.5)), Ms(latency.Quantile(0.99)),
+                          plans.empty() ? "" : "  ", plans);
   }
 }
 
@@ -65,6 +81,9 @@ void AppendFindings(const std::vector<LevelResults>& levels,
   std::map<absl::StatusCode, std::string> first;
   int64_t checked = 0, wrong = 0;
   int64_t ok = 0, streamed = 0, streams = 0, by_region = 0, fallbacks = 0;
+  int64_t planned = 0;
+  absl::Duration predicted, planned_compute;
+  std::map<client::Plan, int64_t> plans;
   std::string fallback;
   RowVerdict rows;
   for (const LevelResults& level : levels) {
@@ -76,6 +95,12 @@ void AppendFindings(const std::vector<LevelResults>& levels,
     streams += level.results.streams;
     by_region += level.results.by_region;
     fallbacks += level.results.fallbacks;
+    planned += level.results.planned;
+    predicted += level.results.predicted;
+    planned_compute += level.results.planned_compute;
+    for (const ShapeResults& shape : level.results.shapes) {
+      for (const auto& [plan, n] : shape.plans) plans[plan] += n;
+    }
     if (fallback.empty()) fallback = level.results.fallback;
     checked += level.results.answers_checked;
     wrong += level.results.answers_wrong;
@@ -91,6 +116,12 @@ void AppendFindings(const std::vector<LevelResults>& levels,
       &out, "answered: %d unary, %d in streams (%.1f each), %d by region\n",
       ok - streamed - by_region, streamed,
       streamed == 0 ? 0 : streams / double(streamed), by_region);
+  if (planned > 0) {
+    absl::StrAppendFormat(&out,
+                          "by a team: %s; compute %.3f ms, predicted %.3f ms\n",
+                          PlansText(plans), Ms(planned_compute / planned),
+                          Ms(predicted / planned));
+  }
   if (regions.leases > 0) {
     absl::StrAppendFormat(&out, "regions: %d of %s memory, %d bytes\n",
                           regions.leases, MemoryName(regions), regions.bytes);
@@ -120,6 +151,9 @@ nlohmann::json JsonOf(const std::vector<Shape>& shapes,
   const auto mean = [&r](absl::Duration sum) {
     return absl::ToDoubleSeconds(Mean(r, sum));
   };
+  const auto planned = [&r](absl::Duration sum) {
+    return r.planned == 0 ? 0 : absl::ToDoubleSeconds(sum / r.planned);
+  };
   nlohmann::json json = {
       {"loop", level.open_loop ? "open" : "closed"},
       {level.open_loop ? "rate_per_s" : "concurrency", level.level},
@@ -144,6 +178,10 @@ nlohmann::json JsonOf(const std::vector<Shape>& shapes,
       {"fallbacks", r.fallbacks},
       {"fallback", r.fallback},
       {"mean_streams", r.streamed == 0 ? 0 : r.streams / double(r.streamed)},
+      {"planned", r.planned},
+      {"planned_mean_s",
+       {{"compute", planned(r.planned_compute)},
+        {"predicted", planned(r.predicted)}}},
       {"in_flight_peak", r.in_flight_peak},
       {"answers_checked", r.answers_checked},
       {"answers_wrong", r.answers_wrong}};
@@ -153,6 +191,7 @@ nlohmann::json JsonOf(const std::vector<Shape>& shapes,
   for (size_t i = 0; i < shapes.size(); ++i) {
     json["shapes"].push_back({{"shape", shapes[i].name},
                               {"weight", shapes[i].weight},
+                              {"plans", JsonOf(r.shapes[i].plans)},
                               {"latency", JsonOf(r.shapes[i].latency)}});
   }
   return json;

@@ -17,6 +17,7 @@ namespace {
 
 using client::Algorithm;
 using client::DType;
+using client::Plan;
 
 // Keeps every sum of tensors' bytes far from overflow.
 constexpr double kMaxElements = 1e12;
@@ -52,6 +53,9 @@ bool ParseWord(absl::string_view word, Shape& shape, char& kind) {
   }
   if (word == "fa2") {
     return set('a', shape.algorithm, Algorithm::kFlashAttention2);
+  }
+  for (Plan plan : {Plan::kOneDevice, Plan::kHeads, Plan::kGather}) {
+    if (word == Name(plan)) return set('p', shape.plan, plan);
   }
   return false;
 }
@@ -110,6 +114,20 @@ int64_t Shape::output_bytes() const {
   const int64_t element = client::SizeOf(dtype);
   return backward ? (q_elements() + k_elements() + v_elements()) * element
                   : o_elements() * element + rows() * 4;
+}
+
+const char* Name(Plan plan) {
+  switch (plan) {
+    case Plan::kOneDevice:
+      return "one_device";
+    case Plan::kHeads:
+      return "heads";
+    case Plan::kGather:
+      return "gather";
+    case Plan::kAuto:
+      break;
+  }
+  return "unknown";
 }
 
 absl::StatusOr<Shape> ParseShape(absl::string_view text) {

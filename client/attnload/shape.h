@@ -26,6 +26,7 @@ struct Shape {
   client::Mask mask;
   client::Algorithm algorithm = client::Algorithm::kAuto;
   bool deterministic = false;
+  client::Plan plan = client::Plan::kAuto;
 
   int64_t q_elements() const { return batch * q_len * q_heads * head_dim; }
   int64_t k_elements() const { return batch * kv_len * kv_heads * head_dim; }
@@ -38,13 +39,17 @@ struct Shape {
   int64_t output_bytes() const;
 };
 
+// "one_device", as shapes and results call a plan; kAuto: "unknown", as it is
+// in a report.
+const char* Name(client::Plan plan);
+
 // Parts joined by ':', in any order, each at most once; what is left out is as
 // above:
 //   forward | backward     f32 | f16 | bf16      b4       batch
 //   s512 or s1/512         q_len and kv_len      h8 or h8/2   query, kv heads
 //   d128 or d192/128       head_dim, value_dim   causal   det (deterministic)
 //   w256/0                 window left, right; -1 is unlimited
-//   naive | online | fa1 | fa2
+//   naive | online | fa1 | fa2                 one_device | heads | gather
 // and "@0.7" last, the weight. INVALID_ARGUMENT says which part is wrong. Says
 // nothing of the server's limits, except that heads must divide.
 absl::StatusOr<Shape> ParseShape(absl::string_view text);

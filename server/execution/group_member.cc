@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "server/execution/upload.h"
+#include "server/work/group_key.h"
 #include "server/work/request_bytes.h"
 #include "server/work/tensor_source.h"
 
@@ -185,7 +186,7 @@ absl::Status GroupMember::FetchFromRegion(const RegionBytes& from, TensorId id,
 void GroupMember::Bind(const Backend& backend) {
   bound_ = work_->request->Bind(memory_, &work_->cancel);
   const RequestSpec& spec = work_->request->spec();
-  const GroupOptions options = {spec.algorithm, spec.deterministic};
+  const GroupOptions options = OptionsOf(spec);
   if (!bound_->forward.empty()) {
     kernel_ = backend.Kernel(spec.op, bound_->forward.front().problem, options);
   } else if (!bound_->backward.empty()) {
@@ -232,6 +233,7 @@ absl::StatusOr<WorkResult> GroupMember::TakeResult(const WorkResult& group) {
   result.kernel = std::move(kernel_);
   result.batch_requests = group.batch_requests;
   result.phases = group.phases;
+  result.plan = group.plan;
   return result;
 }
 

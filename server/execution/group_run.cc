@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "server/work/device_name.h"
+#include "server/work/group_key.h"
 
 namespace attnd::server {
 namespace {
@@ -30,8 +31,7 @@ absl::Status Timed(absl::Duration& phase, Step step) {
 GroupRun::GroupRun(const Backend& backend, std::unique_ptr<Stream> stream,
                    OutputPool& pool, std::vector<WorkPtr> works)
     : backend_(backend), pool_(pool), stream_(std::move(stream)) {
-  const RequestSpec& spec = works.front()->request->spec();
-  options_ = {spec.algorithm, spec.deterministic};
+  options_ = OptionsOf(works.front()->request->spec());
   members_.reserve(works.size());
   for (WorkPtr& work : works) members_.emplace_back(std::move(work));
 }
@@ -109,6 +109,7 @@ absl::Status GroupRun::Collect(Complete complete) {
   absl::StatusOr<PhaseTimes> times = stream_->Wait();
   if (!times.ok()) return times.status();
   times_ = *times;
+  if (const PlanReport* plan = stream_->plan_report()) plan_ = *plan;
   return absl::OkStatus();
 }
 
@@ -123,8 +124,10 @@ absl::Status GroupRun::LoadAll(Pause pause) {
   return absl::OkStatus();
 }
 
-// Decides whose results go before the others'.
+// Decides whose results go before the others'. Of a team none do: what they ran
+// as is known once all is over.
 void GroupRun::Divide() {
+  if (backend_.device().members > 0) return;
   int64_t bytes = 0;
   for (size_t i = 0; i < members_.size(); ++i) {
     if (members_[i].state() != State::kLoaded) continue;
@@ -226,6 +229,7 @@ void GroupRun::CompleteUpTo(size_t end, Complete complete) {
   WorkResult group;
   group.device = DeviceString(backend_.device());
   group.batch_requests = loaded_;
+  group.plan = plan_;
   group.phases.upload = times_.upload;
   group.phases.compute = times_.compute;
   group.phases.download = times_.download;

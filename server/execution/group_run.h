@@ -127,6 +127,7 @@ class GroupRun {
   std::optional<absl::Time> paused_at_;  // the last time
   absl::Duration paused_;                // all times together
   PhaseTimes times_;
+  std::optional<PlanReport> plan_;  // the stream's, once it has waited
   // Goes first: the device may write to the members' memory until then.
   std::unique_ptr<Stream> stream_;
 };

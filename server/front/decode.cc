@@ -112,6 +112,9 @@ absl::Status AddOptions(const pb::ExecutionOptions& options, RequestSpec& spec,
   if (!algorithm.ok()) return algorithm.status();
   spec.algorithm = *algorithm;
   spec.deterministic = options.deterministic();
+  auto plan = FromProto(options.plan());
+  if (!plan.ok()) return plan.status();
+  spec.plan = *plan;
   auto priority = FromProto(options.priority());
   if (!priority.ok()) return priority.status();
   work.priority = *priority;

@@ -1,5 +1,6 @@
 #include "server/front/describe.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <utility>
@@ -92,6 +93,11 @@ attn::v1::GetServerInfoResponse MakeServerInfo(
     info.add_features("regions");
   }
   if (TakesDeviceMemory(r, devices)) info.add_features("regions.cuda");
+  if (std::any_of(devices.begin(), devices.end(), [](const DeviceInfo* device) {
+        return device->members > 0;
+      })) {
+    info.add_features("plans");
+  }
   info.set_preferred_chunk_bytes(TransferTable::kPreferredChunkBytes);
   return info;
 }

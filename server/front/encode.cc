@@ -15,6 +15,20 @@ namespace {
 
 namespace pb = ::attn::v1;
 
+// A reason is a sentence. What is longer than this is cut.
+constexpr size_t kMostWhyBytes = 512;
+
+void FillPlan(const PlanReport& plan, pb::PlanReport& to) {
+  to.set_plan(ToProto(plan.kind));
+  to.set_why(plan.why.substr(0, kMostWhyBytes));
+  for (const PlanReport::Device& device : plan.devices) {
+    pb::PlanDevice& entry = *to.add_devices();
+    entry.set_device(device.name);
+    entry.set_busy_ns(absl::ToInt64Nanoseconds(device.busy));
+  }
+  to.set_predicted_ns(absl::ToInt64Nanoseconds(plan.predicted));
+}
+
 void FillReport(const Request& request, const WorkResult& result,
                 pb::ExecutionReport& report) {
   report.set_device(result.device);
@@ -28,6 +42,7 @@ void FillReport(const Request& request, const WorkResult& result,
   phases.set_compute_ns(absl::ToInt64Nanoseconds(result.phases.compute));
   phases.set_download_ns(absl::ToInt64Nanoseconds(result.phases.download));
   phases.set_receive_ns(absl::ToInt64Nanoseconds(result.phases.receive));
+  if (result.plan.has_value()) FillPlan(*result.plan, *report.mutable_plan());
 }
 
 // An output but for its bytes.
@@ -36,9 +51,10 @@ void FillHeader(const Request::Tensor& output, pb::Tensor& to) {
   to.mutable_shape()->Add(output.spec.shape.begin(), output.spec.shape.end());
 }
 
-// The most that a report takes in its response. Its texts are a device's name,
-// which CUDA limits to 256 bytes, and a kernel's.
-constexpr int64_t kReportBytes = 512;
+// The most that a report takes in its response: 512 bytes, as its texts are a
+// device's name, which CUDA limits to 256, and a kernel's; and a plan's, with
+// its reason and 24 bytes for each of at most 64 devices, as "cuda:63".
+constexpr int64_t kReportBytes = 512 + kMostWhyBytes + 64 * 24;
 // More than what an output takes beside its bytes, at most four sizes and two
 // lengths.
 constexpr int64_t kOutputHeaderBytes = 128;

@@ -89,6 +89,37 @@ pb::Algorithm ToProto(Algorithm algorithm) {
   return pb::ALGORITHM_UNSPECIFIED;
 }
 
+absl::StatusOr<PlanKind> FromProto(pb::Plan plan) {
+  switch (plan) {
+    case pb::PLAN_UNSPECIFIED:
+    case pb::PLAN_AUTO:
+      return PlanKind::kAuto;
+    case pb::PLAN_ONE_DEVICE:
+      return PlanKind::kOneDevice;
+    case pb::PLAN_HEADS:
+      return PlanKind::kHeads;
+    case pb::PLAN_GATHER:
+      return PlanKind::kGather;
+    default:
+      return FieldError("options.plan",
+                        absl::StrCat("unknown value ", static_cast<int>(plan)));
+  }
+}
+
+pb::Plan ToProto(PlanKind plan) {
+  switch (plan) {
+    case PlanKind::kAuto:
+      return pb::PLAN_AUTO;
+    case PlanKind::kOneDevice:
+      return pb::PLAN_ONE_DEVICE;
+    case PlanKind::kHeads:
+      return pb::PLAN_HEADS;
+    case PlanKind::kGather:
+      return pb::PLAN_GATHER;
+  }
+  return pb::PLAN_UNSPECIFIED;
+}
+
 absl::StatusOr<Priority> FromProto(pb::Priority priority) {
   switch (priority) {
     case pb::PRIORITY_LOW:

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "attn/v1/attention.pb.h"
 #include "kernels/attention.h"
+#include "kernels/plan_kind.h"
 #include "kernels/request.h"
 #include "server/work/work.h"
 
@@ -14,13 +15,15 @@ namespace attnd::server {
 
 // Must be given; `tensor` is whose it is.
 absl::StatusOr<DType> FromProto(attn::v1::DataType dtype, TensorId tensor);
-// The rest have defaults: kBshd, kAuto, kNormal.
+// The rest have defaults: kBshd, kAuto, kAuto, kNormal.
 absl::StatusOr<Layout> FromProto(attn::v1::Layout layout);
 absl::StatusOr<Algorithm> FromProto(attn::v1::Algorithm algorithm);
+absl::StatusOr<PlanKind> FromProto(attn::v1::Plan plan);
 absl::StatusOr<Priority> FromProto(attn::v1::Priority priority);
 
 attn::v1::DataType ToProto(DType dtype);
 attn::v1::Algorithm ToProto(Algorithm algorithm);
+attn::v1::Plan ToProto(PlanKind plan);
 
 }  // namespace attnd::server
 

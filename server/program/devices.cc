@@ -1,7 +1,9 @@
 #include "server/program/devices.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -9,10 +11,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "kernels/team/team.h"
 #include "proto/wire/status.h"
 
 namespace attnd::server {
 namespace {
+
+constexpr int kMostCpus = 16;
 
 // Digits alone: SimpleAtoi takes blanks and signs too.
 bool ParseIndex(absl::string_view text, int& index) {
@@ -44,21 +49,69 @@ absl::Status Named(const absl::Status& status, const DeviceOptions& options) {
       absl::StrCat("--device=", DeviceFlag(options), ": ", status.message()));
 }
 
+using Devices = std::vector<std::unique_ptr<Backend>>;
+
+// The devices, and their team if they are several that are alike. It refers to
+// them, but not when it goes.
+absl::StatusOr<Devices> WithTeam(Devices devices,
+                                 const DeviceOptions& options) {
+  if (devices.size() < 2) return devices;
+  std::vector<Backend*> members;
+  for (const auto& device : devices) {
+    if (device->device().name != devices.front()->device().name) return devices;
+    members.push_back(device.get());
+  }
+  absl::StatusOr<std::unique_ptr<Backend>> team = CreateTeam(members);
+  if (!team.ok()) return Named(team.status(), options);
+  devices.push_back(*std::move(team));
+  return devices;
+}
+
+absl::StatusOr<Devices> CreateCpus(const DeviceOptions& options) {
+  Devices devices;
+  for (int i = 0; i < options.cpus; ++i) {
+    CpuOptions cpu = options.cpu;
+    cpu.index = i;
+    if (options.cpus > 1) {
+      const int threads =
+          cpu.threads > 0
+              ? cpu.threads
+              : static_cast<int>(std::thread::hardware_concurrency());
+      cpu.threads = std::max(1, threads / options.cpus);
+    }
+    auto device = CreateCpuBackend(cpu);
+    if (!device.ok()) return Named(device.status(), options);
+    devices.push_back(*std::move(device));
+  }
+  return WithTeam(std::move(devices), options);
+}
+
 }  // namespace
 
 absl::Status ParseDevice(absl::string_view text, DeviceOptions& options) {
   using Kind = DeviceOptions::Kind;
   options.cuda.devices.clear();
+  options.cpus = 1;
   if (text == "auto" || text == "cpu" || text == "cuda") {
     options.kind = text == "auto"  ? Kind::kAuto
                    : text == "cpu" ? Kind::kCpu
                                    : Kind::kCuda;
     return absl::OkStatus();
   }
+  if (absl::ConsumePrefix(&text, "cpu*")) {
+    if (!ParseIndex(text, options.cpus) || options.cpus < 1 ||
+        options.cpus > kMostCpus) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the number of virtual devices must be 1 to ", kMostCpus));
+    }
+    options.kind = Kind::kCpu;
+    return absl::OkStatus();
+  }
   if (!absl::ConsumePrefix(&text, "cuda:")) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", wire::Echo(text),
-                     "\" is none of auto, cpu, cuda and cuda:INDEX,..."));
+                     "\" is none of auto, cpu, cpu*COUNT, cuda and "
+                     "cuda:INDEX,..."));
   }
   absl::StatusOr<std::vector<int>> indices = ParseIndices(text);
   if (!indices.ok()) return indices.status();
@@ -72,7 +125,7 @@ std::string DeviceFlag(const DeviceOptions& options) {
     case DeviceOptions::Kind::kAuto:
       return "auto";
     case DeviceOptions::Kind::kCpu:
-      return "cpu";
+      return options.cpus == 1 ? "cpu" : absl::StrCat("cpu*", options.cpus);
     case DeviceOptions::Kind::kCuda:
       break;
   }
@@ -95,13 +148,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateDevices(
   if (resolved.kind == DeviceOptions::Kind::kCuda) {
     auto gpus = CreateCudaBackends(resolved.cuda);
     if (!gpus.ok()) return Named(gpus.status(), resolved);
-    return gpus;
+    return WithTeam(*std::move(gpus), resolved);
   }
-  auto cpu = CreateCpuBackend(resolved.cpu);
-  if (!cpu.ok()) return Named(cpu.status(), resolved);
-  std::vector<std::unique_ptr<Backend>> devices;
-  devices.push_back(*std::move(cpu));
-  return devices;
+  return CreateCpus(resolved);
 }
 
 void LimitKeptMemory(int64_t memory_limit_bytes, DeviceOptions& options) {

@@ -22,12 +22,13 @@ struct DeviceOptions {
   enum class Kind { kAuto, kCpu, kCuda };
 
   Kind kind = Kind::kAuto;
+  int cpus = 1;  // virtual devices, each with its part of the threads
   CpuOptions cpu;
   CudaOptions cuda;
 };
 
-// Reads "auto", "cpu", "cuda" (every GPU) or "cuda:0,2" (these) into `options`.
-// INVALID_ARGUMENT, saying what is wrong.
+// Reads "auto", "cpu", "cpu*4" (so many virtual devices), "cuda" (every GPU) or
+// "cuda:0,2" (these) into `options`. INVALID_ARGUMENT, saying what is wrong.
 absl::Status ParseDevice(absl::string_view text, DeviceOptions& options);
 // As ParseDevice reads it.
 std::string DeviceFlag(const DeviceOptions& options);
@@ -36,8 +37,8 @@ std::string DeviceFlag(const DeviceOptions& options);
 // threads of the GPU's driver.
 DeviceOptions Resolve(DeviceOptions options);
 
-// What `options` ask for. An error names the flag; NOT_FOUND: a GPU that is not
-// there or too old.
+// What `options` ask for, and after several devices that are alike their team.
+// An error names the flag; NOT_FOUND: a GPU that is not there or too old.
 absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateDevices(
     const DeviceOptions& options);
 

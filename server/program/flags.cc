@@ -66,8 +66,9 @@ void AddDevice(CLI::App& app, DeviceOptions& devices) {
                                         std::string(status.message()));
            }
          },
-         "What computes: cpu, cuda (every GPU), cuda:0,2 (these), or auto: the "
-         "GPUs if there are any")
+         "What computes: cpu, cpu*4 (so many virtual devices, to try plans), "
+         "cuda (every GPU), cuda:0,2 (these), or auto: the GPUs if there are "
+         "any")
       ->type_name("DEVICE")
       ->default_str(DeviceFlag(devices))
       ->group("Device");

@@ -16,10 +16,12 @@ namespace {
 // theirs for long.
 constexpr absl::Duration kRetry = absl::Seconds(1);
 
-// One of each kind, as each pins for all of its kind.
+// One of each kind, as each pins for all of its kind. A team's memory is its
+// members'.
 std::vector<Backend*> OneOfEachKind(const std::vector<Backend*>& devices) {
   std::vector<Backend*> ones;
   for (Backend* device : devices) {
+    if (device->device().members > 0) continue;
     const bool is_new =
         std::none_of(ones.begin(), ones.end(), [device](const Backend* one) {
           return one->device().kind == device->device().kind;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
@@ -37,12 +38,34 @@ void MeasureProblem(const Backend& backend, int device, Op op,
     why = std::move(status);
     return;
   }
-  cost.scratch_bytes =
-      std::max(cost.scratch_bytes, backend.ScratchBytes(op, problem, options));
+  const int64_t scratch_bytes = backend.ScratchBytes(op, problem, options);
+  // What a team's members have of a request they have at once.
+  cost.scratch_bytes = backend.device().members > 0
+                           ? SaturatingAdd(cost.scratch_bytes, scratch_bytes)
+                           : std::max(cost.scratch_bytes, scratch_bytes);
   // The FLOPs of kAuto were counted with the request.
   if (options.algorithm != Algorithm::kAuto) {
     cost.flops += backend.CostFlops(op, problem, options);
   }
+}
+
+constexpr absl::string_view kNoDeviceReaches =
+    "no device that runs it so reaches the memory that tensors lie in";
+
+// Whether `plan` is for a team alone.
+bool NeedsTeam(PlanKind plan) {
+  return plan == PlanKind::kHeads || plan == PlanKind::kGather;
+}
+
+bool IsTeam(const Backend* backend) { return backend->device().members > 0; }
+
+// INVALID_ARGUMENT if `plan` is for a team and `backends` have none.
+absl::Status CheckPlan(PlanKind plan, absl::Span<Backend* const> backends) {
+  if (!NeedsTeam(plan) ||
+      std::any_of(backends.begin(), backends.end(), IsTeam)) {
+    return absl::OkStatus();
+  }
+  return FieldError("options.plan", "this server has no team of devices");
 }
 
 // INVALID_ARGUMENT if it takes more than `limit` bytes, which are `whose`.
@@ -74,6 +97,64 @@ void CheckDeviceMemory(const DeviceInfo& device, uint64_t bit,
   footprint.too_large = std::move(fits);
 }
 
+std::vector<const Problem*> ProblemsOf(const BoundRequest& bound) {
+  std::vector<const Problem*> problems;
+  for (const ForwardArgs& args : bound.forward) {
+    problems.push_back(&args.problem);
+  }
+  for (const BackwardArgs& args : bound.backward) {
+    problems.push_back(&args.problem);
+  }
+  return problems;
+}
+
+uint64_t Teams(absl::Span<Backend* const> backends) {
+  uint64_t teams = 0;
+  for (size_t i = 0; i < backends.size(); ++i) {
+    if (IsTeam(backends[i])) teams |= uint64_t{1} << i;
+  }
+  return teams;
+}
+
+// Those of `teams` that should run a request about which nobody has said how.
+uint64_t Suitable(absl::Span<Backend* const> backends, uint64_t teams,
+                  const RequestSpec& spec,
+                  absl::Span<const Problem* const> problems) {
+  if (spec.algorithm != Algorithm::kAuto) return 0;
+  for (size_t i = 0; i < backends.size(); ++i) {
+    const uint64_t bit = uint64_t{1} << i;
+    if ((teams & bit) != 0 && !backends[i]->Suits(spec.op, problems)) {
+      teams &= ~bit;
+    }
+  }
+  return teams;
+}
+
+// Finds out which of `devices` can run it, and what that takes. Not OK: why one
+// of them has no kernel.
+absl::Status MeasureOn(absl::Span<Backend* const> backends, uint64_t devices,
+                       Op op, absl::Span<const Problem* const> problems,
+                       Footprint& footprint) {
+  absl::Status why;
+  for (int device = 0; device < backends.size(); ++device) {
+    const uint64_t bit = uint64_t{1} << device;
+    if ((devices & bit) == 0) continue;
+    footprint.devices |= bit;
+    DeviceCost cost;
+    for (const Problem* problem : problems) {
+      MeasureProblem(*backends[device], device, op, *problem,
+                     footprint.key.options, footprint, cost, why);
+    }
+    if ((footprint.devices & bit) == 0) continue;
+    footprint.scratch_bytes =
+        std::max(footprint.scratch_bytes, cost.scratch_bytes);
+    footprint.flops = std::max(footprint.flops, cost.flops);
+    CheckDeviceMemory(backends[device]->device(), bit, cost.scratch_bytes,
+                      footprint);
+  }
+  return why;
+}
+
 // What describing a request takes beside its tensors, rounded up: itself, a
 // problem with its segment and a kernel's notes on both, a length or start.
 constexpr int64_t kRequestBytes = 4096;
@@ -94,12 +175,19 @@ absl::StatusOr<Footprint> Measure(const Request& request,
                                   absl::Span<Backend* const> backends,
                                   const Placement& placement) {
   const RequestSpec& spec = request.spec();
+  if (absl::Status status = CheckPlan(spec.plan, backends); !status.ok()) {
+    return status;
+  }
   Footprint footprint;
-  footprint.key = {spec.op,
-                   request.input(TensorId::kQ).spec.dtype,
+  footprint.key = {spec.op, request.input(TensorId::kQ).spec.dtype,
                    request.input(TensorId::kQ).spec.shape.back(),
                    request.input(TensorId::kV).spec.shape.back(),
-                   {spec.algorithm, spec.deterministic}};
+                   OptionsOf(spec)};
+  // A device that is no team looks at no plan: what names it may share a group
+  // with what names none.
+  if (spec.plan == PlanKind::kOneDevice) {
+    footprint.key.options.plan = PlanKind::kAuto;
+  }
   footprint.input_bytes = DeviceInputBytes(request, placement);
   footprint.output_bytes = PooledOutputBytes(request, placement);
   footprint.flops = request.flops();
@@ -110,26 +198,27 @@ absl::StatusOr<Footprint> Measure(const Request& request,
   footprint.host_bytes = kRequestBytes +
                          kProblemBytes * bound->segments.size() +
                          kListEntryBytes * lists;
-  absl::Status why;
-  for (int device = 0; device < backends.size(); ++device) {
-    const uint64_t bit = uint64_t{1} << device;
-    if ((placement.devices & bit) == 0) continue;
-    footprint.devices |= bit;
-    DeviceCost cost;
-    const auto measure = [&](const Problem& problem) {
-      MeasureProblem(*backends[device], device, spec.op, problem,
-                     footprint.key.options, footprint, cost, why);
-    };
-    for (const ForwardArgs& args : bound->forward) measure(args.problem);
-    for (const BackwardArgs& args : bound->backward) measure(args.problem);
-    if ((footprint.devices & bit) == 0) continue;
-    footprint.scratch_bytes =
-        std::max(footprint.scratch_bytes, cost.scratch_bytes);
-    footprint.flops = std::max(footprint.flops, cost.flops);
-    CheckDeviceMemory(backends[device]->device(), bit, cost.scratch_bytes,
-                      footprint);
+  const std::vector<const Problem*> problems = ProblemsOf(*bound);
+  const uint64_t teams = Teams(backends) & placement.devices;
+  uint64_t asked = placement.devices & ~teams;
+  if (NeedsTeam(spec.plan)) {
+    asked = teams;
+  } else if (spec.plan == PlanKind::kAuto) {
+    asked = Suitable(backends, teams, spec, problems);
+    if (asked != 0) {
+      MeasureOn(backends, asked, spec.op, problems, footprint).IgnoreError();
+    }
+    // A team that it does not fit leaves it to one device.
+    if (footprint.devices != 0) return footprint;
+    footprint.too_large = absl::OkStatus();
+    asked = placement.devices & ~teams;
   }
-  if (footprint.devices == 0 && footprint.too_large.ok()) return why;
+  const absl::Status why =
+      MeasureOn(backends, asked, spec.op, problems, footprint);
+  if (footprint.devices == 0 && footprint.too_large.ok()) {
+    // Where no device was asked, the plan leaves none.
+    return why.ok() ? FieldError("options.plan", kNoDeviceReaches) : why;
+  }
   return footprint;
 }
 

@@ -40,8 +40,9 @@ struct Footprint {
   int64_t moved_bytes() const;
 };
 
-// UNIMPLEMENTED when no backend of those that `placement` leaves has a kernel.
-// At most 64 backends.
+// UNIMPLEMENTED when no backend of those that `placement` and the plan leave
+// has a kernel. INVALID_ARGUMENT, naming options.plan: they leave none. At most
+// 64 backends.
 absl::StatusOr<Footprint> Measure(const Request& request,
                                   absl::Span<Backend* const> backends,
                                   const Placement& placement = {});

@@ -32,6 +32,9 @@ class DeviceSet {
   int size() const { return static_cast<int>(backends_.size()); }
   // Whether all of them do.
   bool share_host_memory() const { return share_host_memory_; }
+  bool IsTeam(int device) const {
+    return backends_[device]->device().members > 0;
+  }
   int IndexOf(const Backend& backend) const;
   StreamPool& streams(int device) { return *streams_[device]; }
   Lane& lane(int lane) { return *lanes_[lane]; }

@@ -188,7 +188,11 @@ absl::Status Scheduler::Submit(Reservation reservation, const WorkPtr& work) {
     if (!status.ok()) return status;
     lane = roster_.Wake(
         queue_.KindOf(footprint, footprint.devices & work->devices));
-    if (lane != nullptr && (runs_here || begins_here)) here = Borrow(*lane);
+    // A team's stream waits for its members.
+    if (lane != nullptr && (runs_here || begins_here) &&
+        !devices_.IsTeam(lane->device())) {
+      here = Borrow(*lane);
+    }
     UpdateWanted();
   }
   if (!here.works.empty()) {

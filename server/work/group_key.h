@@ -5,8 +5,16 @@
 
 #include "kernels/attention.h"
 #include "kernels/backend.h"
+#include "kernels/request.h"
 
 namespace attnd::server {
+
+// How a group runs whose members were asked for like `spec`.
+inline GroupOptions OptionsOf(const RequestSpec& spec) {
+  return {.algorithm = spec.algorithm,
+          .deterministic = spec.deterministic,
+          .plan = spec.plan};
+}
 
 // What requests must share to run as one group.
 struct GroupKey {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "absl/time/time.h"
 #include "kernels/attention.h"
 #include "kernels/backend.h"
+#include "kernels/plan_kind.h"
 #include "kernels/request.h"
 #include "server/work/output_pool.h"
 #include "server/work/region.h"
@@ -48,6 +50,7 @@ struct WorkResult {
   KernelInfo kernel;
   int batch_requests = 1;
   Phases phases;
+  std::optional<PlanReport> plan;  // the group's; of a team
 };
 
 struct Work {

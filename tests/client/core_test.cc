@@ -38,6 +38,7 @@ TEST_F(CoreTest, BackwardSendsAndReceivesEveryTensor) {
   call.delta = tensor(7);
   call.d_lse = tensor(8);
   call.deterministic = true;
+  call.plan = Plan::kHeads;
   call.dq = {DType::kF32, shape, out[0].data()};
   call.dk = {DType::kF32, shape, out[1].data()};
   call.dv = {DType::kF32, shape, out[2].data()};
@@ -64,6 +65,7 @@ TEST_F(CoreTest, BackwardSendsAndReceivesEveryTensor) {
   EXPECT_EQ(request.delta().data(), in[7]);
   EXPECT_EQ(request.d_lse().data(), in[8]);
   EXPECT_TRUE(request.options().deterministic());
+  EXPECT_EQ(request.options().plan(), v1::PLAN_HEADS);
   EXPECT_EQ(out[0], response.dq().data());
   EXPECT_EQ(out[1], response.dk().data());
   EXPECT_EQ(out[2], response.dv().data());

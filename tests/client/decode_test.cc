@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "attn/v1/attention.pb.h"
 #include "tests/client/core_testing.h"
@@ -34,6 +35,41 @@ TEST_F(CoreDecodeTest, ForwardCopiesOutputsAndReport) {
   EXPECT_EQ(report->compute, absl::Nanoseconds(3));
   EXPECT_EQ(report->download, absl::Nanoseconds(4));
   EXPECT_EQ(report->attempts, 1);
+  EXPECT_FALSE(report->plan.has_value());
+}
+
+TEST_F(CoreDecodeTest, ATeamsReportIsThere) {
+  v1::ForwardResponse response = GoodResponse();
+  v1::PlanReport& plan = *response.mutable_report()->mutable_plan();
+  plan.set_why("K/V heads divide");
+  for (const auto& [name, busy] : {std::pair{"cuda:0", 30}, {"cuda:1", 20}}) {
+    v1::PlanDevice& device = *plan.add_devices();
+    device.set_device(name);
+    device.set_busy_ns(busy);
+  }
+  plan.set_predicted_ns(25);
+  // One that this client does not know is none of those that it does.
+  for (const auto& [sent, got] :
+       {std::pair{v1::PLAN_ONE_DEVICE, Plan::kOneDevice},
+        {v1::PLAN_HEADS, Plan::kHeads},
+        {v1::PLAN_GATHER, Plan::kGather},
+        {static_cast<v1::Plan>(77), Plan::kAuto}}) {
+    plan.set_plan(sent);
+    transport_->answer =
+        [&](const FakeTransport::Attempt&) -> Transport::Result {
+      return std::make_unique<FakeResponse>(response.SerializeAsString());
+    };
+    const auto report = client_->Forward(Call(), {});
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_TRUE(report->plan.has_value());
+    EXPECT_EQ(report->plan->plan, got);
+    EXPECT_EQ(report->plan->why, "K/V heads divide");
+    ASSERT_EQ(report->plan->devices.size(), 2);
+    EXPECT_EQ(report->plan->devices[0].device, "cuda:0");
+    EXPECT_EQ(report->plan->devices[0].busy, absl::Nanoseconds(30));
+    EXPECT_EQ(report->plan->devices[1].busy, absl::Nanoseconds(20));
+    EXPECT_EQ(report->plan->predicted, absl::Nanoseconds(25));
+  }
 }
 
 TEST_F(CoreDecodeTest, AResponseThatDoesNotFitNamesItsField) {

@@ -31,6 +31,7 @@ TEST_F(CoreEncodeTest, ForwardSendsPlainProtobufOverTheCallersMemory) {
   call.attention.kv_start = {1, 2};
   call.attention.q_stride = 2;
   call.algorithm = Algorithm::kOnlineSoftmax;
+  call.plan = Plan::kGather;
   v1::ForwardRequest request;
   int borrowed = 0;
   transport_->answer =
@@ -74,7 +75,27 @@ TEST_F(CoreEncodeTest, ForwardSendsPlainProtobufOverTheCallersMemory) {
   EXPECT_EQ(request.o().dtype(), v1::DATA_TYPE_F32);
   EXPECT_TRUE(request.lse().want());
   EXPECT_EQ(request.options().algorithm(), v1::ALGORITHM_ONLINE_SOFTMAX);
+  EXPECT_EQ(request.options().plan(), v1::PLAN_GATHER);
   EXPECT_EQ(request.options().priority(), v1::PRIORITY_LOW);
+}
+
+// What the default says would be refused by servers that are older than plans.
+TEST_F(CoreEncodeTest, APlanIsSentOnlyWhereOneIsAskedFor) {
+  v1::ForwardRequest request;
+  transport_->answer =
+      [&](const FakeTransport::Attempt& attempt) -> Transport::Result {
+    EXPECT_TRUE(request.ParseFromString(attempt.Bytes()));
+    return std::make_unique<FakeResponse>(GoodResponse().SerializeAsString());
+  };
+  ForwardCall call = Call();
+  for (const auto& [plan, sent] : {std::pair{Plan::kAuto, v1::PLAN_UNSPECIFIED},
+                                   {Plan::kOneDevice, v1::PLAN_ONE_DEVICE},
+                                   {Plan::kHeads, v1::PLAN_HEADS},
+                                   {Plan::kGather, v1::PLAN_GATHER}}) {
+    call.plan = plan;
+    EXPECT_TRUE(client_->Forward(call, {}).ok());
+    EXPECT_EQ(request.options().plan(), sent);
+  }
 }
 
 TEST_F(CoreEncodeTest, OutputsThatAreNotWantedAreNotAskedFor) {
@@ -137,6 +158,9 @@ TEST_F(CoreEncodeTest, RefusesEnumsThatHoldNoneOfTheirValues) {
   call = Call();
   call.algorithm = static_cast<Algorithm>(5);
   ExpectRefused(call, "options.algorithm");
+  call = Call();
+  call.plan = static_cast<Plan>(4);
+  ExpectRefused(call, "options.plan");
   CallOptions options;
   options.priority = static_cast<Priority>(3);
   const absl::Status forward = client_->Forward(Call(), options).status();

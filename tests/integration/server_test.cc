@@ -141,7 +141,7 @@ TEST_F(ServerTest, AFullQueueIsResourceExhaustedWithARetryDelay) {
 
 TEST_F(ServerTest, AnAnswerThatCannotBeSentIsRefusedAndNotComputed) {
   ServerOptions options = OneAtATime();
-  options.max_message_bytes = 3072;
+  options.max_message_bytes = 5120;
   auto* device = Start<ManualBackend>(options);
   device->FinishAll();
   // Small in f16, larger than a message in f32: dQ, dK and dV of 1 KiB each.
@@ -169,7 +169,7 @@ TEST_F(ServerTest, AnAnswerThatCannotBeSentIsRefusedAndNotComputed) {
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_THAT(std::string(status.message()),
               ::testing::HasSubstr("(dq 1024, dk 1024, dv 1024), more than the "
-                                   "largest message of 3072"));
+                                   "largest message of 5120"));
   EXPECT_FALSE(device->HasBegun());
 }
 

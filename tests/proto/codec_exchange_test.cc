@@ -231,7 +231,6 @@ const std::map<const Descriptor*, std::vector<int>>& Reserved() {
           {v1::Tensor::descriptor(), {12}},
           {v1::OutputSpec::descriptor(),
            {5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}},
-          {v1::ExecutionOptions::descriptor(), {4}},
           {v1::ForwardRequest::descriptor(), {9, 10}},
           {v1::BackwardRequest::descriptor(), {15, 16}},
           {v1::ExchangeHeader::descriptor(), {3}},

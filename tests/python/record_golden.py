@@ -27,13 +27,15 @@ def good_requests(pb):
   """[(name, method, what it shows, bytes, check of the response)]"""
   requests = []
 
-  def add(name, about, case, backward=False, reverse=False, **given):
+  def add(name, about, case, backward=False, reverse=False, plan=None, **given):
     if backward:
       request = case.backward_request(pb, **given)
       check = lambda test, r: case.check_backward(test, pb, r, **given)
     else:
       request = case.forward_request(pb)
       check = lambda test, r: case.check_forward(test, pb, r)
+    if plan is not None:
+      request.options.plan = plan
     data = request.SerializeToString(deterministic=True)
     if reverse:
       data = wire.reversed_fields(data)
@@ -69,6 +71,8 @@ def good_requests(pb):
       Case(layout="PACKED", q_lens=(1, 4), kv_lens=(3, 4), q_heads=3,
            kv_heads=1, causal=True, seed=7),
       backward=True)
+  add("forward_f32_one_device", "the first request, on one device by name",
+      Case(**causal), plan=pb.PLAN_ONE_DEVICE)
   return requests
 
 
@@ -106,6 +110,7 @@ def bad_requests(pb):
   add("bad_layout", "a layout there is not", put("attention.layout", 9))
   add("bad_scale", "a scale that is not finite",
       put("attention.scale", float("inf")))
+  add("bad_plan", "a plan there is not", put("options.plan", 9))
   add("bad_q_stride", "a stride of 0", put("attention.q_stride", 0))
   add("bad_q_start", "a position that overflows",
       put("attention.q_start", [2 ** 63 - 1]))

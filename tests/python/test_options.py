@@ -47,6 +47,17 @@ class OptionsTest(client.ClientTest):
       self.assertEqual(response.o, plain.o)
       self.assertEqual(response.lse, plain.lse)
 
+  def test_one_device_is_what_there_is_without_a_team(self):
+    case = Case(q_lens=(70,), kv_lens=(130,), q_heads=4)
+    plain = self.forward(case.forward_request(pb))
+    for plan in (pb.PLAN_AUTO, pb.PLAN_ONE_DEVICE):
+      request = case.forward_request(pb)
+      request.options.plan = plan
+      response = self.forward(request)
+      self.assertEqual(response.o, plain.o)
+      self.assertEqual(response.lse, plain.lse)
+      self.assertFalse(response.report.HasField("plan"))
+
   def test_what_runs_beside_a_request_changes_no_bit(self):
     rng = np.random.default_rng(7)
     alone = []

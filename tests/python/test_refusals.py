@@ -119,11 +119,26 @@ class BadRequestTest(client.ClientTest):
       r.attention.layout = 77
     def algorithm(r):
       r.options.algorithm = 77
+    def plan(value):
+      def change(r):
+        r.options.plan = value
+      return change
     def priority(r):
       r.options.priority = -5
     self.check(layout, "attention.layout")
     self.check(algorithm, "options.algorithm")
+    for value in (-1, 5, 8, 77):  # 5 to 8 are for plans to come
+      self.check(plan(value), "options.plan")
     self.check(priority, "options.priority")
+
+  def test_a_plan_for_a_team_where_there_is_none(self):
+    info = self.stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=60)
+    self.assertNotIn("plans", info.features)
+    for value in (pb.PLAN_HEADS, pb.PLAN_GATHER):
+      for method in ("Forward", "Backward"):
+        def change(r):
+          r.options.plan = value
+        self.check(change, "options.plan", method)
 
   def test_lengths(self):
     def lens(name, values):

@@ -10,6 +10,7 @@
 #include "proto/wire/status.h"
 #include "server/scheduling/scheduler.h"
 #include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/team_backend.h"
 #include "tests/server/fakes/test_work.h"
 
 namespace attnd::server {
@@ -107,6 +108,44 @@ TEST(AdmissionTest, ADeviceWithoutTheMemoryDoesNotRunIt) {
   status = CheckEverFits(*none, options);
   EXPECT_EQ(status.code(), kInvalid);
   EXPECT_THAT(status.message(), HasSubstr("memory limit of 524288"));
+}
+
+TEST(AdmissionTest, APlanForATeamGoesToTeamsAlone) {
+  Device device(true, 0);
+  TeamBackend team;
+  for (const PlanKind plan : {PlanKind::kHeads, PlanKind::kGather}) {
+    TestWork test({.plan = plan});
+    const Request& request = *test.work()->request;
+    const auto footprint = Measure(request, {&device, &team});
+    ASSERT_EQ(footprint.status(), absl::OkStatus());
+    EXPECT_EQ(footprint->devices, 0b10);
+    EXPECT_EQ(footprint->key.options.plan, plan);
+
+    const absl::Status none = Measure(request, {&device}).status();
+    EXPECT_EQ(none.code(), kInvalid);
+    ASSERT_EQ(wire::FieldViolations(none).size(), 1);
+    EXPECT_EQ(wire::FieldViolations(none)[0].field, "options.plan");
+    EXPECT_THAT(none.message(), HasSubstr("has no team of devices"));
+
+    Placement on_device;
+    on_device.devices = 0b01;
+    const absl::Status apart =
+        Measure(request, {&device, &team}, on_device).status();
+    EXPECT_EQ(apart.code(), kInvalid);
+    ASSERT_EQ(wire::FieldViolations(apart).size(), 1);
+    EXPECT_EQ(wire::FieldViolations(apart)[0].field, "options.plan");
+  }
+}
+
+TEST(AdmissionTest, OneDeviceIsAnyThatIsNoTeam) {
+  Device a(true, 0), b(true, 0);
+  TeamBackend team;
+  TestWork plain({}), one({.plan = PlanKind::kOneDevice});
+  const auto footprint = Measure(*one.work()->request, {&a, &team, &b});
+  ASSERT_EQ(footprint.status(), absl::OkStatus());
+  EXPECT_EQ(footprint->devices, 0b101);
+  // They may form a group.
+  EXPECT_EQ(footprint->key, Measure(*plain.work()->request, {&a})->key);
 }
 
 TEST(AdmissionTest, PackedSequencesShareTheirScratch) {

@@ -147,6 +147,12 @@ void AddOptions(Collector& to) {
   to.Forward("an unknown algorithm", "options.algorithm", [](auto& m) {
     m.mutable_options()->set_algorithm(static_cast<pb::Algorithm>(99));
   });
+  to.Forward("an unknown plan", "options.plan", [](auto& m) {
+    m.mutable_options()->set_plan(static_cast<pb::Plan>(99));
+  });
+  to.Forward("a plan to come", "options.plan", [](auto& m) {
+    m.mutable_options()->set_plan(static_cast<pb::Plan>(5));
+  });
   to.Forward("an unknown priority", "options.priority", [](auto& m) {
     m.mutable_options()->set_priority(static_cast<pb::Priority>(-1));
   });

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "attn/v1/attention.pb.h"
@@ -74,6 +76,7 @@ TEST(DecodeWork, FillsEveryFieldOfTheSpec) {
   m.mutable_options()->set_algorithm(pb::ALGORITHM_FLASH_ATTENTION_1);
   m.mutable_options()->set_deterministic(true);
   m.mutable_options()->set_priority(pb::PRIORITY_HIGH);
+  m.mutable_options()->set_plan(pb::PLAN_GATHER);
   const std::string bytes = m.SerializeAsString();
   Work work;
   const absl::Status status =
@@ -94,6 +97,7 @@ TEST(DecodeWork, FillsEveryFieldOfTheSpec) {
   EXPECT_EQ(spec.kv_stride, 3);
   EXPECT_EQ(spec.algorithm, Algorithm::kFlashAttention1);
   EXPECT_TRUE(spec.deterministic);
+  EXPECT_EQ(spec.plan, PlanKind::kGather);
   EXPECT_TRUE(work.request->output(TensorId::kO).present);
   EXPECT_FALSE(work.request->output(TensorId::kLse).present);
   EXPECT_EQ(work.priority, Priority::kHigh);
@@ -112,9 +116,30 @@ TEST(DecodeWork, DefaultsAreThoseOfTheProto) {
   EXPECT_EQ(spec.q_stride, 1);
   EXPECT_EQ(spec.kv_stride, 1);
   EXPECT_EQ(spec.algorithm, Algorithm::kAuto);
+  EXPECT_EQ(spec.plan, PlanKind::kAuto);
   EXPECT_EQ(work.priority, Priority::kNormal);
   for (TensorId id : {TensorId::kDQ, TensorId::kDK, TensorId::kDV}) {
     EXPECT_TRUE(work.request->output(id).present);
+  }
+}
+
+TEST(DecodeWork, KnowsEveryPlan) {
+  constexpr std::pair<pb::Plan, PlanKind> kPlans[] = {
+      {pb::PLAN_UNSPECIFIED, PlanKind::kAuto},
+      {pb::PLAN_AUTO, PlanKind::kAuto},
+      {pb::PLAN_ONE_DEVICE, PlanKind::kOneDevice},
+      {pb::PLAN_HEADS, PlanKind::kHeads},
+      {pb::PLAN_GATHER, PlanKind::kGather}};
+  EXPECT_EQ(std::size(kPlans), pb::Plan_descriptor()->value_count());
+  for (const auto& [plan, kind] : kPlans) {
+    pb::ForwardRequest m = GoodForward();
+    m.mutable_options()->set_plan(plan);
+    const std::string bytes = m.SerializeAsString();
+    Work work;
+    const absl::Status status =
+        DecodeWork(Op::kForward, {bytes}, nullptr, work);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(work.request->spec().plan, kind) << pb::Plan_Name(plan);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/team_backend.h"
 
 namespace attnd::server {
 namespace {
@@ -59,6 +60,14 @@ TEST_F(DescribeTest, SaysWhetherItTakesGpusMemory) {
   EXPECT_THAT(Info().features(), ElementsAre("exchange", "regions.cuda"));
   EXPECT_EQ(Info().limits().region_bytes(), 0);
   EXPECT_THAT(Lines(), Contains(HasSubstr("of GPUs, what clients lend")));
+}
+
+TEST_F(DescribeTest, ATeamIsADeviceThatHasPlans) {
+  backends_.push_back(std::make_unique<TeamBackend>());
+  EXPECT_THAT(Info().features(), ElementsAre("exchange", "plans"));
+  ASSERT_EQ(Info().devices_size(), 2);
+  EXPECT_EQ(Info().devices(1).kind(), "team");
+  EXPECT_THAT(Lines(), Contains(HasSubstr("device team:0 ")));
 }
 
 }  // namespace

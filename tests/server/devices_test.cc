@@ -27,15 +27,22 @@ TEST(ParseDeviceTest, ReadsEveryForm) {
     EXPECT_EQ(DeviceFlag(options), text);
   }
   EXPECT_THAT(options.cuda.devices, ElementsAre(2, 0, 11));
+  ASSERT_EQ(ParseDevice("cpu*4", options), absl::OkStatus());
+  EXPECT_EQ(options.kind, Kind::kCpu);
+  EXPECT_EQ(options.cpus, 4);
+  EXPECT_EQ(DeviceFlag(options), "cpu*4");
   ASSERT_EQ(ParseDevice("cuda", options), absl::OkStatus());
   EXPECT_THAT(options.cuda.devices, IsEmpty());
 }
 
 TEST(ParseDeviceTest, RefusesWhatIsNone) {
   for (const char* text :
-       {"", "gpu", "CUDA", "cuda ", "cpu:0", "cuda:", "cuda:x", "cuda:-1",
-        "cuda:+1", "cuda: 1", "cuda:1,", "cuda:,1", "cuda:1,,2", "cuda:0x1",
-        "cuda:1.5", "cuda:99999999999", "cuda:0,1,0", "auto,cpu"}) {
+       {"",           "gpu",      "CUDA",     "cuda ",
+        "cpu:0",      "cuda:",    "cuda:x",   "cuda:-1",
+        "cuda:+1",    "cuda: 1",  "cuda:1,",  "cuda:,1",
+        "cuda:1,,2",  "cuda:0x1", "cuda:1.5", "cuda:99999999999",
+        "cpu*",       "cpu*0",    "cpu*17",   "cpu*x",
+        "cuda:0,1,0", "auto,cpu"}) {
     DeviceOptions options;
     EXPECT_EQ(ParseDevice(text, options).code(),
               absl::StatusCode::kInvalidArgument)
@@ -51,6 +58,19 @@ TEST(CreateDevicesTest, TheProcessorIsAlwaysThere) {
   ASSERT_EQ(devices.status(), absl::OkStatus());
   ASSERT_EQ(devices->size(), 1);
   EXPECT_EQ(devices->front()->device().kind, "cpu");
+}
+
+TEST(CreateDevicesTest, SeveralVirtualOnesHaveATeam) {
+  DeviceOptions options;
+  options.cpu.threads = 2;
+  ASSERT_EQ(ParseDevice("cpu*3", options), absl::OkStatus());
+  const auto devices = CreateDevices(options);
+  ASSERT_EQ(devices.status(), absl::OkStatus());
+  ASSERT_EQ(devices->size(), 4);
+  EXPECT_EQ((*devices)[2]->device().index, 2);
+  EXPECT_EQ((*devices)[2]->device().members, 0);
+  EXPECT_EQ(devices->back()->device().kind, "team");
+  EXPECT_EQ(devices->back()->device().members, 3);
 }
 
 TEST(CreateDevicesTest, AutoTakesGpusIfThereAreAny) {

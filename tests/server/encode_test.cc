@@ -5,11 +5,16 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "attn/v1/attention.pb.h"
 #include "proto/wire/status.h"
 #include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/team_backend.h"
 
 namespace attnd::server {
 namespace {
@@ -51,6 +56,11 @@ int64_t ResponseBytes(const Request& request) {
   result.batch_requests = std::numeric_limits<int>::max();
   result.phases.queue = result.phases.upload = result.phases.compute =
       result.phases.download = absl::InfiniteDuration();
+  PlanReport& plan = result.plan.emplace();
+  plan.kind = PlanKind::kGather;
+  plan.why = std::string(2000, 'x');  // sent in part
+  plan.devices.assign(64, {"cuda:63", absl::InfiniteDuration()});
+  plan.predicted = absl::InfiniteDuration();
   const auto pieces = EncodeResult(request, result);
   EXPECT_TRUE(pieces.ok()) << pieces.status();
   return wire::TotalBytes(*pieces);
@@ -75,7 +85,7 @@ TEST(CheckResponseFits, AdmitsNothingThatCannotBeSent) {
       const int64_t limit = SmallestLimit(*request);
       EXPECT_GE(limit, ResponseBytes(*request)) << len;
       // But for the report, of which this is the largest, it counts exactly.
-      EXPECT_LE(limit, ResponseBytes(*request) + 256) << len;
+      EXPECT_LE(limit, ResponseBytes(*request) + 384) << len;
     }
   }
 }
@@ -89,6 +99,56 @@ TEST(CheckResponseFits, NamesTheLargestOutputAndTheLimit) {
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("(o 48000, lse 12000), more than the largest message "
                         "of 50000"));
+}
+
+// One request's answer, by Forward and by an Exchange.
+class EncodedPlan : public ::testing::Test {
+ protected:
+  // What both say of `plan`.
+  attn::v1::ExecutionReport Encoded(std::optional<PlanReport> plan) {
+    const auto result = std::make_shared<WorkResult>();
+    result->plan = std::move(plan);
+    const auto pieces = EncodeResult(*request_, *result);
+    EXPECT_TRUE(pieces.ok()) << pieces.status();
+    attn::v1::ForwardResponse unary;
+    EXPECT_TRUE(unary.ParseFromString(Bytes(*pieces)));
+    attn::v1::ExchangeResponse exchanged;
+    EXPECT_TRUE(exchanged.ParseFromString(
+        Bytes(EncodeTransferResult({request_, result, {}}))));
+    EXPECT_EQ(exchanged.forward().report().SerializeAsString(),
+              unary.report().SerializeAsString());
+    return unary.report();
+  }
+
+ private:
+  static std::string Bytes(const std::vector<wire::Piece>& pieces) {
+    std::string bytes;
+    for (const wire::Piece& piece : pieces) {
+      absl::StrAppend(&bytes, piece.owned, piece.borrowed);
+    }
+    return bytes;
+  }
+
+  const std::shared_ptr<const Request> request_ =
+      MakeRequest(Op::kForward, 0, 8);
+};
+
+TEST_F(EncodedPlan, SaysWhatATeamRanItAs) {
+  const PlanReport plan = TeamBackend::Report(PlanKind::kGather);
+  const attn::v1::PlanReport to = Encoded(plan).plan();
+  EXPECT_EQ(to.plan(), attn::v1::PLAN_GATHER);
+  EXPECT_EQ(to.why(), plan.why);
+  EXPECT_EQ(to.predicted_ns(), 25000);
+  ASSERT_EQ(to.devices_size(), 2);
+  EXPECT_EQ(to.devices(0).device(), "fake:0");
+  EXPECT_EQ(to.devices(0).busy_ns(), 30000);
+  EXPECT_EQ(to.devices(1).busy_ns(), 20000);
+  EXPECT_EQ(Encoded(TeamBackend::Report(PlanKind::kHeads)).plan().plan(),
+            attn::v1::PLAN_HEADS);
+}
+
+TEST_F(EncodedPlan, IsAbsentWhereOneDeviceRanIt) {
+  EXPECT_FALSE(Encoded(std::nullopt).has_plan());
 }
 
 }  // namespace

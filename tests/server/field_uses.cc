@@ -113,6 +113,7 @@ Aspects Describe(const server::Work& work, const server::Streamed& streamed) {
                 {"kv_stride", Number(spec.kv_stride)},
                 {"algorithm", Number(spec.algorithm)},
                 {"deterministic", Number(spec.deterministic)},
+                {"plan", Number(spec.plan)},
                 {"priority", Number(work.priority)}};
   for (int i = 0; i < kTensorIds; ++i) {
     const auto id = static_cast<TensorId>(i);
@@ -198,6 +199,8 @@ void AddOptions(std::vector<FieldUse>& to) {
                 "algorithm", Number(Algorithm::kNaive)});
   to.push_back({"options.deterministic", "options { deterministic: true }",
                 "deterministic", "1"});
+  to.push_back({"options.plan", "options { plan: PLAN_HEADS }", "plan",
+                Number(PlanKind::kHeads)});
   to.push_back({"options.priority", "options { priority: PRIORITY_HIGH }",
                 "priority", Number(server::Priority::kHigh)});
 }

@@ -15,6 +15,7 @@
 #include "server/work/request_bytes.h"
 #include "tests/server/fakes/fault_backend.h"
 #include "tests/server/fakes/identity_backend.h"
+#include "tests/server/fakes/team_backend.h"
 #include "tests/server/fakes/test_work.h"
 
 namespace attnd::server {
@@ -209,6 +210,36 @@ TEST(GroupRunTest, SmallResultsLeaveTogether) {
   backend.on_wait = [&] { ++waits; };
   ASSERT_EQ(run.Execute(), absl::OkStatus());
   EXPECT_EQ(waits, 1);
+}
+
+// Told apart by the plan that they ran as.
+TEST(GroupRunTest, ATeamsResultsHaveItsReport) {
+  TeamBackend team;
+  for (const PlanKind plan : {PlanKind::kHeads, PlanKind::kGather}) {
+    // Where one device ran them, the first would leave before the others.
+    TestWork first({.q_len = kPortionRows, .plan = plan}),
+        second({.q_len = 1, .plan = plan});
+    OneRun run(team, {first.work(), second.work()});
+    ASSERT_EQ(run.Execute(), absl::OkStatus());
+    for (TestWork* test : {&first, &second}) {
+      const absl::StatusOr<WorkResult> result = test->Await();
+      ASSERT_EQ(result.status(), absl::OkStatus());
+      ASSERT_TRUE(result->plan.has_value());
+      EXPECT_EQ(result->plan->kind, plan);
+      EXPECT_EQ(result->plan->devices.size(), 2);
+      EXPECT_GT(result->plan->predicted, absl::ZeroDuration());
+    }
+  }
+}
+
+TEST(GroupRunTest, OneDevicesResultsHaveNoPlan) {
+  IdentityBackend backend;
+  TestWork test({.plan = PlanKind::kOneDevice});
+  OneRun run(backend, {test.work()});
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  const absl::StatusOr<WorkResult> result = test.Await();
+  ASSERT_EQ(result.status(), absl::OkStatus());
+  EXPECT_FALSE(result->plan.has_value());
 }
 
 // What the first one had on the device is there until the stream is reset.

@@ -63,6 +63,7 @@ TEST(PolicyTest, RequestsThatDifferInWhatAGroupSharesNeverMeet) {
   EXPECT_EQ(run([](GroupKey& key) { key.head_dim = 63; }), 1);
   EXPECT_EQ(run([](GroupKey& key) { key.value_dim = 65; }), 1);
   EXPECT_EQ(run([](GroupKey& key) { key.options.deterministic = true; }), 1);
+  EXPECT_EQ(run([](GroupKey& key) { key.options.plan = PlanKind::kHeads; }), 1);
   EXPECT_EQ(
       run([](GroupKey& key) { key.options.algorithm = Algorithm::kNaive; }), 1);
 }

@@ -242,8 +242,8 @@ TEST_F(RegionFieldsTest, WhatIsInARegionNeedNotFitIntoTheResponse) {
   Set(*request_.mutable_o()->mutable_region(), 0);
   Work work;
   ASSERT_EQ(Decode(work), absl::OkStatus());
-  constexpr int64_t kLimit = 1024;
-  EXPECT_EQ(CheckResponseFits(*work.request, 600).code(),
+  constexpr int64_t kLimit = 3072;
+  EXPECT_EQ(CheckResponseFits(*work.request, 2600).code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(CheckResponseFits(*work.request, kLimit, work.placed),
             absl::OkStatus());

@@ -58,6 +58,7 @@ void SetInputs(const FuzzProblem& p, Call& call) {
   call.bias = p.bias.in();
   call.attention = p.attention;
   call.algorithm = p.algorithm;
+  call.plan = p.plan;
 }
 
 Outcome Failed(const char* call, const absl::Status& status) {

@@ -31,6 +31,7 @@ class Generator {
     DrawBias();
     DrawForward();
     DrawBackward();
+    if (limits_.plans) DrawPlan();
     return std::move(p_);
   }
 
@@ -214,6 +215,13 @@ class Generator {
                                    kMostProduct / (10 * along));
     for (int64_t i = 0; i < p_.d_lse.size(); ++i)
       p_.d_lse.Set(i, of_lse * random_.Normal());
+  }
+
+  // Last, so that the rest is what it is without.
+  void DrawPlan() {
+    constexpr client::Plan kPlans[] = {
+        client::Plan::kOneDevice, client::Plan::kHeads, client::Plan::kGather};
+    if (random_.Chance(0.5)) p_.plan = random_.Of(kPlans);
   }
 
   const Limits limits_;

@@ -19,6 +19,9 @@ struct Limits {
   int64_t max_tokens = 4096;  // of a sequence
   // Multiply-adds of forward of most problems, and of one in 25.
   int64_t usual_work = 1'000'000, most_work = 20'000'000;
+  // For a server with a team: every other problem names a plan. Otherwise the
+  // same.
+  bool plans = false;
 };
 
 // The same seed, index and limits always give the same problem. LSE and O of

@@ -108,6 +108,8 @@ std::string FuzzProblem::Describe() const {
                     absl::StrJoin(bias.shape, ","), "]");
   if (algorithm != client::Algorithm::kAuto)
     absl::StrAppend(&text, " algorithm ", static_cast<int>(algorithm));
+  if (plan != client::Plan::kAuto)
+    absl::StrAppend(&text, " plan ", static_cast<int>(plan));
   absl::StrAppend(&text, " o ", Name(o_dtype));
   if (backward) {
     absl::StrAppend(&text, "; backward from ", give_delta ? "delta" : "o",

@@ -37,6 +37,7 @@ struct FuzzProblem {
 
   client::Attention attention;
   client::Algorithm algorithm = client::Algorithm::kAuto;
+  client::Plan plan = client::Plan::kAuto;
   // With padding; LAYOUT_PACKED: the longest sequence's lengths.
   int64_t batch = 0, q_len = 0, kv_len = 0;
   int64_t q_heads = 0, kv_heads = 0, head_dim = 0, value_dim = 0;

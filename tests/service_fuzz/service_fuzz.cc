@@ -45,9 +45,11 @@ struct Options {
 
 class Run {
  public:
-  Run(std::string server, const Options& options)
+  // `limits`: those of `options`, with what the server has.
+  Run(std::string server, const Options& options, const Limits& limits)
       : server_(std::move(server)),
         options_(options),
+        limits_(limits),
         next_(options.only < 0 ? options.first : options.only),
         end_(options.only < 0 ? options.first + options.problems
                               : options.only + 1) {}
@@ -75,7 +77,7 @@ class Run {
     auto client = Connect();
     if (!client.ok()) return Miss(client.status().ToString());
     for (int64_t k = next_++; k < end_; k = next_++) {
-      const FuzzProblem problem = Generate(options_.seed, k, options_.limits);
+      const FuzzProblem problem = Generate(options_.seed, k, limits_);
       if (options_.only >= 0) std::puts(problem.Describe().c_str());
       const Outcome outcome = Exchange(**client, problem);
       if (outcome.what == Outcome::kWrong)
@@ -104,11 +106,28 @@ class Run {
 
   const std::string server_;
   const Options& options_;
+  const Limits limits_;
   std::atomic<int64_t> next_;
   const int64_t end_;
   std::mutex mutex_;
   int done_ = 0, backward_ = 0, unimplemented_ = 0, misses_ = 0;
 };
+
+// Problems for `server`, which may have a team.
+int RunOn(const std::string& server, const Options& options) {
+  const auto client = client::Client::Create(server);
+  const auto info = client.ok()
+                        ? (*client)->GetServerInfo({absl::Minutes(1)})
+                        : absl::StatusOr<client::ServerInfo>(client.status());
+  if (!info.ok()) {
+    std::fprintf(stderr, "%s\n", info.status().ToString().c_str());
+    return 2;
+  }
+  Limits limits = options.limits;
+  limits.plans =
+      std::count(info->features.begin(), info->features.end(), "plans") > 0;
+  return Run(server, options, limits).Go();
+}
 
 int Main(int argc, char** argv) {
   Options options;
@@ -138,7 +157,7 @@ int Main(int argc, char** argv) {
       ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (options.only >= 0) options.clients = 1;
-  if (!options.server.empty()) return Run(options.server, options).Go();
+  if (!options.server.empty()) return RunOn(options.server, options);
   if (options.attnd.empty()) {
     std::fprintf(stderr, "--server or --attnd is required\n");
     return 2;
@@ -156,7 +175,7 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", process.status().ToString().c_str());
     return 2;
   }
-  return Run((*process)->tcp(), options).Go();
+  return RunOn((*process)->tcp(), options);
 }
 
 }  // namespace

@@ -41,6 +41,14 @@ enum class Algorithm : uint8_t {
   kFlashAttention1,
   kFlashAttention2,
 };
+// How the server shares a request out over a team of its devices, if it has one
+// (the feature "plans").
+enum class Plan : uint8_t {
+  kAuto,       // what suits the request, which may be one device
+  kOneDevice,  // any one
+  kHeads,      // each has K/V heads of sequences, with all of their tokens
+  kGather,     // each has tokens of every sequence, and fetches what it lacks
+};
 enum class Priority : uint8_t { kLow, kNormal, kHigh };
 
 // How a call travels.
@@ -99,6 +107,7 @@ struct ForwardCall {
       bias;  // optional: [1|batch, 1|q_heads, q_len, kv_len], f32 or as q
   Attention attention;
   Algorithm algorithm = Algorithm::kAuto;
+  Plan plan = Plan::kAuto;
   Tensor o;    // [batch, q_len, q_heads, value_dim], as q or f32
   Tensor lse;  // [batch, q_heads, q_len], f32
 };
@@ -113,6 +122,7 @@ struct BackwardCall {
   ConstTensor d_lse;  // optional: [batch, q_heads, q_len], f32
   Algorithm algorithm = Algorithm::kAuto;
   bool deterministic = false;
+  Plan plan = Plan::kAuto;
   Tensor dq, dk, dv;  // shaped as q, k and v; as q or f32
 };
 
@@ -124,6 +134,19 @@ struct CallOptions {
   TransportKind transport = TransportKind::kAuto;
 };
 
+// How a team shared the request, with those that ran in its batch.
+struct PlanReport {
+  struct Device {
+    std::string device;   // e.g. "cuda:1"
+    absl::Duration busy;  // its kernels' time
+  };
+
+  Plan plan = Plan::kAuto;      // kAuto: one that this library does not know
+  std::string why;              // this one, for people
+  std::vector<Device> devices;  // that took part
+  absl::Duration predicted;     // by the server: what compute was to be
+};
+
 // How the server ran a request, and what the client saw.
 struct Report {
   std::string device;
@@ -133,7 +156,8 @@ struct Report {
   double flops = 0;
   // The server's phases; `receive` of an Exchange only.
   absl::Duration receive, queue, upload, compute, download;
-  absl::Duration total;  // as the caller saw it
+  std::optional<PlanReport> plan;  // unset: no team ran it
+  absl::Duration total;            // as the caller saw it
   int attempts = 1;
   TransportKind transport = TransportKind::kUnary;  // never kAuto
   int streams = 1;                                  // that carried it

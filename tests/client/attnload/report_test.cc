@@ -10,6 +10,7 @@ namespace attnd::attnload {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Two answers of 10 and 20 ms within 100 ms, and one error.
 LevelResults SomeLevel() {
@@ -90,6 +91,45 @@ TEST(Report, SaysWhatWentByRegionAndWhatDidNot) {
   EXPECT_EQ(level["transport"]["region"], 2);
   EXPECT_EQ(level["fallbacks"], 2);
   EXPECT_EQ(level["fallback"], "q: the server lacks regions\x1b");
+}
+
+TEST(Report, SaysWhatTeamsRanAndAsWhat) {
+  Recorder recorder(2);
+  client::Report report;
+  report.compute = absl::Milliseconds(3);
+  recorder.Record({0, true, {}, {}, 1}, report);
+  report.plan.emplace();
+  report.plan->predicted = absl::Milliseconds(2);
+  for (const client::Plan plan : {client::Plan::kHeads, client::Plan::kHeads,
+                                  client::Plan::kAuto, client::Plan::kGather}) {
+    report.plan->plan = plan;
+    report.compute += absl::Milliseconds(1);
+    recorder.Record({1, true, {}, {}, 1}, report);
+  }
+  const std::vector<LevelResults> levels = {{false, 1, recorder.results()}};
+  const std::vector<Shape> shapes = {*ParseShape("s2"), *ParseShape("s4")};
+  const std::string table = Table(shapes, levels);
+  EXPECT_THAT(table, HasSubstr("p99 0.00  unknown 1, heads 2, gather 1\n"));
+  EXPECT_THAT(table, HasSubstr("by a team: unknown 1, heads 2, gather 1; "
+                               "compute 5.500 ms, predicted 2.000 ms\n"));
+
+  const auto json = nlohmann::json::parse(Json("host:1", shapes, levels));
+  const auto& level = json["levels"][0];
+  EXPECT_EQ(level["planned"], 4);
+  EXPECT_DOUBLE_EQ(level["planned_mean_s"]["compute"], 0.0055);
+  EXPECT_DOUBLE_EQ(level["planned_mean_s"]["predicted"], 0.002);
+  EXPECT_TRUE(level["shapes"][0]["plans"].empty());
+  EXPECT_EQ(level["shapes"][1]["plans"]["heads"], 2);
+  EXPECT_EQ(level["shapes"][1]["plans"]["gather"], 1);
+}
+
+TEST(Report, WhereThereIsNoTeamNoneIsSpokenOf) {
+  const std::vector<Shape> shapes = {*ParseShape("s2:h1:d4")};
+  EXPECT_THAT(Table(shapes, {SomeLevel()}), Not(HasSubstr("team")));
+  const auto json =
+      nlohmann::json::parse(Json("host:1", shapes, {SomeLevel()}));
+  EXPECT_EQ(json["levels"][0]["planned"], 0);
+  EXPECT_EQ(json["levels"][0]["planned_mean_s"]["predicted"], 0);
 }
 
 }  // namespace

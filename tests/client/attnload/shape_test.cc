@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 namespace attnd::attnload {
 namespace {
 
@@ -30,6 +32,17 @@ TEST(Shape, ReadsEveryPartInAnyOrder) {
             "causal:d192/128:backward:bf16:h8/2:b4:s1/512:w256/0:fa1:det");
 }
 
+TEST(Shape, ReadsAPlan) {
+  for (const client::Plan plan :
+       {client::Plan::kOneDevice, client::Plan::kHeads,
+        client::Plan::kGather}) {
+    const auto shape = ParseShape(absl::StrCat("s64:", Name(plan), ":h4"));
+    ASSERT_TRUE(shape.ok()) << shape.status();
+    EXPECT_EQ(shape->plan, plan);
+  }
+  EXPECT_EQ(ParseShape("s64")->plan, client::Plan::kAuto);
+}
+
 TEST(Shape, CountsTheBytesThatTravel) {
   const auto forward = ParseShape("f16:b1:s2/3:h4/2:d8/16");
   EXPECT_EQ(forward->input_bytes(), 2 * (2 * 4 * 8 + 3 * 2 * 8 + 3 * 2 * 16));
@@ -53,6 +66,8 @@ TEST(Shape, RefusesWhatMakesNoSense) {
                            "forward:backward",
                            "f32:bf16",
                            "naive:fa2",
+                           "heads:gather",
+                           "unknown",
                            "w-2",
                            "b1@0",
                            "b1@x",

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -142,11 +143,13 @@ class IdentityStream : public Stream {
   }
 
   absl::Status Forward(absl::Span<const ForwardArgs> group,
-                       const GroupOptions&) override {
+                       const GroupOptions& options) override {
+    options_ = options;
     return RunGroup(group);
   }
   absl::Status Backward(absl::Span<const BackwardArgs> group,
-                        const GroupOptions&) override {
+                        const GroupOptions& options) override {
+    options_ = options;
     return RunGroup(group);
   }
 
@@ -176,12 +179,17 @@ class IdentityStream : public Stream {
   absl::StatusOr<PhaseTimes> Wait() override {
     absl::Status status = backend_.On(Stage::kWait, {});
     if (!status.ok()) return status;
+    plan_ = backend_.ReportOf(options_);
     return std::exchange(times_, {});
+  }
+  const PlanReport* plan_report() const override {
+    return plan_.has_value() ? &*plan_ : nullptr;
   }
 
   // Keeps its memory, so that no page is touched for the first time twice.
   void Reset() override {
     buffers_.clear();
+    plan_.reset();
     marks_ = 0;
     int64_t kept = 0;
     for (Block& block : blocks_) {
@@ -219,6 +227,8 @@ class IdentityStream : public Stream {
   double share_ = 0;  // of begun_
   int marks_ = 0;
   PhaseTimes times_;
+  GroupOptions options_;            // of the last group
+  std::optional<PlanReport> plan_;  // once it has waited
 };
 
 }  // namespace

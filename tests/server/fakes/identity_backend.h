@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
@@ -89,6 +90,10 @@ class IdentityBackend : public Backend {
                                            absl::FunctionRef<bool()> pause);
   // What streams say when they are asked whether all is over.
   virtual bool IsOver() { return true; }
+  // What they say, once they have waited, that a group of `options` ran as.
+  virtual std::optional<PlanReport> ReportOf(const GroupOptions& /*options*/) {
+    return std::nullopt;
+  }
 
  private:
   DeviceInfo device_;

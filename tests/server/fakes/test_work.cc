@@ -59,6 +59,7 @@ TestWork::TestWork(const WorkShape& shape, std::shared_ptr<Data> data)
   RequestSpec spec;
   spec.op = shape.op;
   spec.algorithm = shape.algorithm;
+  spec.plan = shape.plan;
   const auto [q, kv, row] = Specs(shape);
   if (data_->row.empty()) {
     data_->q = RandomBytes(Size(q));

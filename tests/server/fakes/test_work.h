@@ -28,6 +28,7 @@ struct WorkShape {
   int64_t heads = 1;
   int64_t dim = 8;
   Algorithm algorithm = Algorithm::kAuto;
+  PlanKind plan = PlanKind::kAuto;
   Priority priority = Priority::kNormal;
   std::string client = "client";
   absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
