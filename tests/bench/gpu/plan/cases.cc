@@ -1,0 +1,75 @@
+#include "tests/bench/gpu/plan/cases.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace attnd::bench {
+namespace {
+
+constexpr int64_t k8k = 8192, k16k = 16384, k32k = 32768, k64k = 65536,
+                  k128k = 131072;
+constexpr double kHeadsBar = 96, kWindowBar = 93;
+
+Wanted Gather(const char* section, std::optional<double> forward_bar,
+              std::optional<double> backward_bar) {
+  return {section, PlanKind::kGather, forward_bar, backward_bar};
+}
+
+Wanted Heads() { return {"heads", PlanKind::kHeads, kHeadsBar, kHeadsBar}; }
+
+std::vector<Case> AllCases() {
+  return {
+      {{.batch = 2, .len = k8k}, {Gather("causal", 75, 72)}},
+      {{.len = k16k}, {Gather("causal", 83, 80), Heads()}},
+      {{.len = k32k}, {Heads()}},
+      {{.batch = 2, .len = k32k}, {Gather("causal", 92, 90)}},
+      {{.len = k64k}, {Gather("causal", 95, 94), Heads()}},
+      {{.len = k128k}, {Gather("causal", 97, 96), Heads()}},
+      {{.len = k16k, .causal = false}, {Gather("full", 90, std::nullopt)}},
+      {{.len = k64k, .causal = false}, {Gather("full", 96, std::nullopt)}},
+      {{.len = k128k, .causal = false}, {Gather("full", 97, std::nullopt)}},
+      {{.len = k128k, .left = 4096},
+       {Gather("window", kWindowBar, kWindowBar)}},
+      {{.len = k16k, .q_heads = 32, .kv_heads = 4},
+       {Gather("gqa", 90, std::nullopt)}},
+  };
+}
+
+std::string Length(int64_t len) {
+  return len % 1024 == 0 ? absl::StrCat(len / 1024, "k") : absl::StrCat(len);
+}
+
+}  // namespace
+
+std::string Shape::name() const {
+  std::string name = absl::StrCat("b", batch, " ", Length(len), " h", q_heads,
+                                  "/", kv_heads, causal ? " causal" : " full");
+  if (left >= 0) absl::StrAppend(&name, " w", left);
+  return name;
+}
+
+std::optional<int64_t> Shape::NeededBytes(Op op, int devices) const {
+  if (left < 0) return std::nullopt;
+  const int64_t of_token = op == Op::kForward
+                               ? 2 * kv_heads * dim * 2
+                               : q_heads * (2 * dim * 2 + 2 * 4 + dim * 4);
+  return batch * (devices - 1) * std::min(left, len / devices) * of_token;
+}
+
+std::vector<Case> Cases(const std::string& only, int64_t shrink) {
+  std::vector<Case> cases;
+  for (Case& one : AllCases()) {
+    one.shape.len = std::max<int64_t>(one.shape.len / shrink, 1);
+    if (one.shape.left >= 0) one.shape.left /= shrink;
+    std::erase_if(one.wanted, [&](const Wanted& wanted) {
+      return !absl::StrContains(wanted.section, only);
+    });
+    if (!one.wanted.empty()) cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+}  // namespace attnd::bench

@@ -1,0 +1,37 @@
+#ifndef ATTND_TESTS_BENCH_GPU_PLAN_OPTIONS_H_
+#define ATTND_TESTS_BENCH_GPU_PLAN_OPTIONS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/attention.h"
+#include "kernels/backend.h"
+
+namespace attnd::bench {
+
+// What plan_bench.cc says of its flags.
+struct PlanBenchOptions {
+  std::string only, device = "cuda";
+  std::vector<int> sections = {0};
+  std::vector<Op> ops = {Op::kForward, Op::kBackward};
+  bool deterministic = true;
+  int rounds = 9;
+  double settle_seconds = 0.06;
+  int64_t shrink = 0;  // 0: as suits the device
+};
+
+// INVALID_ARGUMENT: an argument is none of ours.
+absl::StatusOr<PlanBenchOptions> ParseOptions(int argc, char** argv);
+
+// As `device` names them; none where there are no GPUs at all.
+// INVALID_ARGUMENT, or an error of theirs.
+absl::StatusOr<std::vector<std::unique_ptr<Backend>>> FindDevices(
+    const std::string& device);
+
+}  // namespace attnd::bench
+
+#endif  // ATTND_TESTS_BENCH_GPU_PLAN_OPTIONS_H_

@@ -1,0 +1,89 @@
+#ifndef ATTND_TESTS_BENCH_GPU_PLAN_PLAN_SIDE_H_
+#define ATTND_TESTS_BENCH_GPU_PLAN_PLAN_SIDE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/plan/cost.h"
+#include "kernels/plan/plan.h"
+#include "kernels/plan/plan_request.h"
+#include "kernels/team/crew.h"
+#include "kernels/team/host_tensors.h"
+#include "kernels/team/plan_run.h"
+#include "tests/bench/gpu/plan/cases.h"
+#include "tests/bench/gpu/plan/host_tensors.h"
+#include "tests/bench/gpu/plan/replay_member.h"
+
+namespace attnd::bench {
+
+// One plan for one problem on some devices, to be run as often as one likes
+// while its inputs lie where the plan wants them. Whatever fails ends the
+// process.
+class PlanSide {
+ public:
+  struct What {
+    Shape shape;
+    Op op = Op::kForward;
+    PlanKind kind = PlanKind::kHeads;
+    int sections = 0;  // PlanRequest::sections
+    bool deterministic = true;
+  };
+  struct Times {
+    double seconds = 0;          // from before the first call until all is over
+    double enqueue_seconds = 0;  // until everything has been enqueued
+  };
+
+  // Takes memory, and uploads. Backward reads the reference's O and LSE.
+  // `devices`, `tensors` and `crew`, which is no smaller than they are many,
+  // outlive it.
+  PlanSide(const What& what, const std::vector<Backend*>& devices,
+           const HostTensors& tensors, const Outputs& outputs, Crew& crew);
+  PlanSide(const PlanSide&) = delete;
+  PlanSide& operator=(const PlanSide&) = delete;
+
+  // Everything but uploads and downloads. Nothing that an earlier run has
+  // computed or fetched is there.
+  Times Run();
+  // Downloads what the last run has computed.
+  void Store();
+
+  const What& what() const { return what_; }
+  // What the plan should take on devices that do so much.
+  absl::Duration Predict(double flops_per_second) const {
+    plan::PlanRequest request = request_;
+    request.flops_per_second = flops_per_second;
+    return plan::Predict(request, plan_);
+  }
+  const plan::Plan& plan() const { return plan_; }
+  double flops() const;
+  // Of the last run, on all devices: bytes of the copies that it enqueued.
+  int64_t pulled_bytes() const;
+  int64_t pulls() const;
+  // As the plan says.
+  int64_t planned_bytes() const;
+
+ private:
+  void MakeGroup(const HostTensors& tensors, const Outputs& outputs);
+  // A run with memory, which has not begun.
+  void Begin();
+  void Load();
+  void Wait();
+
+  const What what_;
+  Crew& crew_;
+  KvSegment segment_;  // the group's problem points to it
+  Group group_;
+  GroupOptions options_;
+  plan::PlanRequest request_;
+  plan::Plan plan_;
+  std::vector<std::unique_ptr<ReplayMember>> members_;
+  std::vector<MemberStream*> streams_;
+  std::optional<PlanRun> run_;
+};
+
+}  // namespace attnd::bench
+
+#endif  // ATTND_TESTS_BENCH_GPU_PLAN_PLAN_SIDE_H_
