@@ -51,12 +51,14 @@ std::vector<int> Deal(const std::vector<double>& costs,
 std::vector<Placing> PlaceTokens(const PlanRequest& request, int devices) {
   std::vector<double> work(devices);
   std::vector<Placing> placings;
+  placings.reserve(request.sequences.size());
   for (const SequenceShape& sequence : request.sequences) {
     const RowIntervals& sees = sequence.sees;
     const auto rows = Cut(sees, sees.rows, devices, RowGrain(sequence.unit));
     const auto columns =
         Cut(sees, sees.columns, devices, ColumnGrain(sequence.unit));
     std::vector<double> costs;
+    costs.reserve(rows.size());
     for (const Runs& share : rows) {
       costs.push_back(CostOf(sequence, request.ProblemOf(sequence), share));
     }
@@ -85,12 +87,14 @@ constexpr int kMostSections = 6;
 std::vector<int64_t> Sizes(int64_t heads, int count, double growth,
                            bool tapers) {
   std::vector<double> shares;
+  shares.reserve(count);
   double share = 1, sum = 0;
   for (int i = 0; i < count; ++i, share *= growth) {
     shares.push_back(tapers && i > 0 && i + 1 == count ? 1 : share);
     sum += shares.back();
   }
   std::vector<int64_t> sizes;
+  sizes.reserve(count);
   double end = 0;
   int64_t dealt = 0;
   for (int i = 0; i < count; ++i) {
@@ -155,6 +159,7 @@ Sections ChooseSections(const PlanRequest& request, int devices) {
     }
   }
   Sections sections;
+  sections.reserve(best.size());
   int64_t end = 0;
   for (const int64_t size : best) {
     end += size;

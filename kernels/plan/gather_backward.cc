@@ -195,6 +195,7 @@ class Backward {
     const auto& dtype = request().ProblemOf(i).inputs[TensorId::kBias];
     if (!dtype.has_value()) return;
     Runs columns;
+    columns.reserve(PlaceOf(device, i).owned.size());
     for (const Owned& owned : PlaceOf(device, i).owned) {
       columns.push_back(owned.run);
     }
@@ -343,6 +344,7 @@ class Backward {
                const std::pair<Run, int>& result,
                const std::vector<Term>& terms) {
     std::vector<Run> ends;
+    ends.reserve(terms.size());
     for (const Term& term : terms) ends.push_back(term.rows);
     for (const Run& piece : CutAtEnds(result.first, ends)) {
       Sum sum;

@@ -21,6 +21,7 @@ class Heads {
 
   Plan Make() {
     std::vector<DevicePart> parts;
+    parts.reserve(builder_.devices());
     for (int device = 0; device < builder_.devices(); ++device) {
       parts.push_back(LoadAll(device));
     }
@@ -202,6 +203,7 @@ class Heads {
   // The head's columns, cut where the set of terms changes.
   Runs Pieces(const CutHead& head, const std::vector<Term>& terms) const {
     std::vector<Run> runs;
+    runs.reserve(terms.size());
     for (const Term& term : terms) {
       runs.push_back(builder_.buffer(term.buffer).slice.tokens);
     }

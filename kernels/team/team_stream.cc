@@ -139,6 +139,7 @@ absl::Status TeamStream::RunOnce(Job& job) {
   job.members = members_.InService();
   // Another stream may have taken out a member that this one still has.
   std::vector<MemberStream*> streams;
+  streams.reserve(job.members.size());
   for (int member : job.members) streams.push_back(streams_[member].get());
   if (streams.empty()) return absl::InternalError("no device is left");
   const Backend& first = members_.at(job.members.front());

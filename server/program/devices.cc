@@ -57,6 +57,7 @@ absl::StatusOr<Devices> WithTeam(Devices devices,
                                  const DeviceOptions& options) {
   if (devices.size() < 2) return devices;
   std::vector<Backend*> members;
+  members.reserve(devices.size());
   for (const auto& device : devices) {
     if (device->device().name != devices.front()->device().name) return devices;
     members.push_back(device.get());

@@ -99,6 +99,7 @@ void CheckDeviceMemory(const DeviceInfo& device, uint64_t bit,
 
 std::vector<const Problem*> ProblemsOf(const BoundRequest& bound) {
   std::vector<const Problem*> problems;
+  problems.reserve(bound.segments.size());
   for (const ForwardArgs& args : bound.forward) {
     problems.push_back(&args.problem);
   }

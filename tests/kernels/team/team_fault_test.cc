@@ -40,6 +40,7 @@ class Breakable {
  public:
   explicit Breakable(int size) {
     std::vector<std::unique_ptr<Backend>> all;
+    all.reserve(size);
     for (int i = 0; i < size; ++i) {
       auto member = std::make_unique<FaultyBackend>(OneCpu(), i);
       members_.push_back(member.get());

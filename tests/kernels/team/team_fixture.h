@@ -65,6 +65,7 @@ struct TeamOf {
   explicit TeamOf(std::vector<std::unique_ptr<Backend>> of)
       : members(std::move(of)) {
     std::vector<Backend*> all;
+    all.reserve(members.size());
     for (const auto& member : members) all.push_back(member.get());
     team = std::make_unique<Device>(CreateTeam(all).value());
   }
@@ -75,6 +76,7 @@ struct TeamOf {
 
 inline std::vector<std::unique_ptr<Backend>> Cpus(int count) {
   std::vector<std::unique_ptr<Backend>> cpus;
+  cpus.reserve(count);
   for (int i = 0; i < count; ++i) cpus.push_back(OneCpu());
   return cpus;
 }
