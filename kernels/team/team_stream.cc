@@ -68,7 +68,7 @@ TeamStream::TeamStream(Members& members)
 
 TeamStream::~TeamStream() {
   Drain().IgnoreError();
-  Reset();
+  TeamStream::Reset();
 }
 
 absl::StatusOr<std::byte*> TeamStream::Allocate(int64_t bytes) {
