@@ -172,7 +172,7 @@ class Heads {
       std::vector<Term> here = {head.terms.front()};
       for (size_t i = 1; i < head.terms.size(); ++i) {
         const Term& term = head.terms[i];
-        const Slice& slice = builder_.buffer(term.buffer).slice;
+        const Slice slice = builder_.buffer(term.buffer).slice;  // they move
         if (slice.tokens.empty()) continue;
         const int copy =
             builder_.NewBuffer(device, head.tensor, DType::kF32, slice);

@@ -54,7 +54,7 @@ void FillHeader(const Request::Tensor& output, pb::Tensor& to) {
 // The most that a report takes in its response: 512 bytes, as its texts are a
 // device's name, which CUDA limits to 256, and a kernel's; and a plan's, with
 // its reason and 24 bytes for each of at most 64 devices, as "cuda:63".
-constexpr int64_t kReportBytes = 512 + kMostWhyBytes + 64 * 24;
+constexpr int64_t kReportBytes = 512 + kMostWhyBytes + int64_t{64} * 24;
 // More than what an output takes beside its bytes, at most four sizes and two
 // lengths.
 constexpr int64_t kOutputHeaderBytes = 128;
