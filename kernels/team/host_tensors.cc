@@ -24,7 +24,7 @@ Place Of(const BasicRowView<Float>& view, int64_t b) {
 Place Of(const BiasView& view, int64_t b) {
   auto* data = static_cast<std::byte*>(const_cast<void*>(view.data));
   return {data + b * view.batch_stride * SizeOf(view.dtype), view.dtype,
-          view.row_stride, view.head_stride};
+          view.row_stride, view.head_stride, /*has_all_columns=*/true};
 }
 
 Place InputOf(const Problem& p, int64_t b, TensorId id) {

@@ -19,6 +19,8 @@ struct Place {
   std::byte* data = nullptr;  // of token 0 of head 0
   DType dtype = DType::kF32;
   int64_t token_stride = 0, head_stride = 0;
+  // Of a bias: whether rows have all columns, or those of a slice's runs alone.
+  bool has_all_columns = false;
 
   std::byte* At(int64_t token, int64_t head) const {
     return data + (token * token_stride + head * head_stride) * SizeOf(dtype);

@@ -1,6 +1,5 @@
 #include "kernels/team/plan_run.h"
 
-#include <atomic>
 #include <utility>
 #include <variant>
 
@@ -201,8 +200,7 @@ Place PlanRun::HostPlace(int buffer) const {
 
 template <class Copy>
 absl::Status PlanRun::ForEachBlock(int buffer, const Slice& slice,
-                                   const Place& from, bool from_host,
-                                   const Place& to, bool to_host,
+                                   const Place& from, const Place& to,
                                    Copy copy) const {
   if (slice.tokens.empty() || slice.heads <= 0) return absl::OkStatus();
   const plan::Buffer& b = plan_.buffers[buffer];
@@ -210,11 +208,10 @@ absl::Status PlanRun::ForEachBlock(int buffer, const Slice& slice,
   const int64_t tokens = slice.tokens.count, token = slice.tokens.first;
   absl::Status status;
   if (b.tensor == TensorId::kBias) {
-    // The host has all columns of a row, a buffer only those of its runs.
     int64_t column = 0;
     for (const plan::Run& run : slice.columns) {
-      const int64_t from_column = from_host ? run.first : column;
-      const int64_t to_column = to_host ? run.first : column;
+      const int64_t from_column = from.has_all_columns ? run.first : column;
+      const int64_t to_column = to.has_all_columns ? run.first : column;
       for (int64_t h = slice.head; h < slice.head + slice.heads; ++h) {
         status.Update(copy(Merged(
             {from.At(token, h) + from_column * size,
@@ -256,27 +253,26 @@ absl::Status PlanRun::Enqueue(int device, const plan::Step& step) {
 
 absl::Status PlanRun::Enqueue(int device, const plan::Upload& upload) {
   return ForEachBlock(
-      upload.to, upload.slice, HostPlace(upload.to), true,
-      PlaceOfBuffer(upload.to), false,
+      upload.to, upload.slice, HostPlace(upload.to), PlaceOfBuffer(upload.to),
       [&](const BlockCopy& copy) { return streams_[device]->Upload(copy); });
 }
 
 absl::Status PlanRun::Enqueue(int device, const plan::Download& download) {
   return ForEachBlock(
-      download.from, download.slice, PlaceOfBuffer(download.from), false,
-      HostPlace(download.from), true,
+      download.from, download.slice, PlaceOfBuffer(download.from),
+      HostPlace(download.from),
       [&](const BlockCopy& copy) { return streams_[device]->Download(copy); });
 }
 
 absl::Status PlanRun::Enqueue(int device, const plan::Pull& pull) {
   std::vector<BlockCopy> copies;
   for (const plan::Pull::Item& item : pull.items) {
-    absl::Status status = ForEachBlock(
-        item.to, item.slice, PlaceOfBuffer(item.from), false,
-        PlaceOfBuffer(item.to), false, [&copies](const BlockCopy& copy) {
-          copies.push_back(copy);
-          return absl::OkStatus();
-        });
+    absl::Status status =
+        ForEachBlock(item.to, item.slice, PlaceOfBuffer(item.from),
+                     PlaceOfBuffer(item.to), [&copies](const BlockCopy& copy) {
+                       copies.push_back(copy);
+                       return absl::OkStatus();
+                     });
     if (!status.ok()) return status;
   }
   return streams_[device]->PullAll(*streams_[pull.peer], copies);

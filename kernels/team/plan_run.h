@@ -68,8 +68,8 @@ class PlanRun {
   // Calls copy(BlockCopy) for blocks that make up the slice.
   template <class Copy>
   absl::Status ForEachBlock(int buffer, const plan::Slice& slice,
-                            const Place& from, bool from_host, const Place& to,
-                            bool to_host, Copy copy) const;
+                            const Place& from, const Place& to,
+                            Copy copy) const;
   Problem ProblemOf(const plan::Part& part,
                     std::vector<KvSegment>& segments) const;
   TensorView RowsOf(const plan::Part& part, TensorId id) const;

@@ -155,7 +155,7 @@ absl::Status TeamStream::RunOnce(Job& job) {
   // Its results are nobody's any more.
   if (absl::IsCancelled(status)) return absl::OkStatus();
   if (!status.ok() && !absl::IsResourceExhausted(status)) {
-    TakeOut(job.members[run.failed()], status);
+    members_.TakeOut(job.members[run.failed()], status);
   }
   return status;
 }
@@ -172,7 +172,7 @@ absl::Status TeamStream::Drain() {
       times_[member].compute += times->compute;
       times_[member].download += times->download;
     } else {
-      TakeOut(member, times.status());
+      members_.TakeOut(member, times.status());
       status.Update(times.status());
     }
   }
@@ -202,10 +202,6 @@ absl::Status TeamStream::Finish() {
     status = Drain();
   }
   return status;
-}
-
-void TeamStream::TakeOut(int member, const absl::Status& why) {
-  members_.TakeOut(member, why);
 }
 
 absl::Status TeamStream::Download(const std::byte*, HostSpan) {

@@ -96,7 +96,6 @@ class TeamStream : public Stream {
   // Until all jobs are over, which run anew as long as members break.
   absl::Status Finish();
   absl::Status RunAllAnew(absl::Status why);
-  void TakeOut(int member, const absl::Status& why);
   void ResetMembers();
   void WriteReport();
 
