@@ -222,9 +222,10 @@ class Backend {
   // About how many FLOPs its fast kernels do in a second, on large problems of
   // 16-bit elements.
   virtual double FlopsPerSecond() const { return 1e12; }
-  // Of a team: whether it should run such a request, about which nobody has
-  // said how, rather than one of its members. A function of the request alone.
-  virtual bool Suits(Op /*op*/,
+  // Of a team: whether it should run such a request, of so many FLOPs, about
+  // which nobody has said how, rather than one of its members. A function of
+  // the request alone; costs next to nothing where there are few FLOPs.
+  virtual bool Suits(Op /*op*/, double /*flops*/,
                      absl::Span<const Problem* const> /*problems*/) const {
     return false;
   }

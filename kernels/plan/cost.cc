@@ -30,4 +30,40 @@ absl::Duration Predict(const PlanRequest& request, const Plan& plan) {
   return absl::Seconds(seconds);
 }
 
+double MostBufferBytes(Op op, const Problem& p, PlanKind kind, int devices) {
+  constexpr double kFloat = sizeof(float);
+  const double n = devices, batch = static_cast<double>(p.batch);
+  const double size = static_cast<double>(SizeOf(p.dtype()));
+  const double dim = static_cast<double>(p.head_dim),
+               value_dim = static_cast<double>(p.value_dim);
+  const double rows =
+      batch * static_cast<double>(p.q_len) * static_cast<double>(p.q_heads);
+  const double kv_len = static_cast<double>(PaddedKvLen(p));
+  const double columns = batch * kv_len * static_cast<double>(p.kv_heads);
+  const double bias = rows * static_cast<double>(p.bias.row_stride) *
+                      static_cast<double>(SizeOf(p.bias.dtype));
+  // Results may be f32. LSE, delta and the gradient of LSE: three floats a row.
+  const double q = rows * dim * size, o = rows * value_dim * kFloat;
+  const double kv = columns * (dim + value_dim) * size;
+  const double own = q + o + 3 * rows * kFloat + kv;
+  const double d_o = rows * value_dim * size, dq = rows * dim * kFloat;
+  const double dkv = columns * (dim + value_dim) * kFloat;
+  double bytes = own + bias;
+  if (kind == PlanKind::kGather) {
+    bytes += op == Op::kForward
+                 ? n * kv
+                 : n * (q + d_o + 3 * rows * kFloat + 2 * dq + bias) + dq + dkv;
+  } else {
+    // Each device may have some rows of one more head, and terms of its dK, dV.
+    bytes += n * kv_len * (dim + value_dim) * (size + 2 * kFloat);
+    if (op == Op::kBackward) bytes += d_o + dq + dkv;
+  }
+  // Each buffer is aligned: in each section, on each device, at most so many of
+  // a sequence; and of a head alone, on two devices.
+  constexpr double kBuffers = 16, kSections = 6;
+  const double places =
+      kind == PlanKind::kGather ? batch * n * kSections : batch + 3 * n;
+  return bytes + places * kBuffers * static_cast<double>(kTensorAlignment);
+}
+
 }  // namespace attnd::plan

@@ -2,6 +2,7 @@
 #define ATTND_KERNELS_PLAN_COST_H_
 
 #include "absl/time/time.h"
+#include "kernels/attention.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/plan_request.h"
 
@@ -17,6 +18,13 @@ double FlopsOfPair(const PlanRequest& request, const SequenceShape& sequence,
 // to the end of the last one before the downloads. What they fetch comes while
 // they compute, but for the first section.
 absl::Duration Predict(const PlanRequest& request, const Plan& plan);
+
+// What the buffers of all devices together take at most, for whoever must know
+// before there is a plan: it costs as much whatever the sizes are, and memory
+// of tensors is not looked at. Double, as nobody may have checked that it fits
+// an integer.
+double MostBufferBytes(Op op, const Problem& problem, PlanKind kind,
+                       int devices);
 
 }  // namespace attnd::plan
 

@@ -30,7 +30,8 @@ class Forward {
       : builder_(request, devices, PlanKind::kGather),
         placings_(PlaceTokens(request, devices)),
         section_ends_(sections),
-        sections_(static_cast<int>(sections.size())) {}
+        sections_(static_cast<int>(sections.size())),
+        needed_(devices, std::vector<Run>(request.sequences.size())) {}
 
   Plan Make() {
     ForEachDevice([this](int device) { LoadRows(device); });
@@ -82,6 +83,8 @@ class Forward {
     for (int32_t i = 0; i < sequences(); ++i) {
       for (const Run& run : placings_[i].rows[device]) {
         rows_.push_back(LoadRun(device, i, run));
+        Run& needed = needed_[device][i];
+        needed = Hull(needed, rows_.back().needed);
       }
     }
   }
@@ -113,23 +116,12 @@ class Forward {
     return rows;
   }
 
-  // The columns that any of the device's rows of the sequence see.
-  Run NeededOn(int device, int32_t i) const {
-    Run needed;
-    for (const Rows& rows : rows_) {
-      if (rows.device == device && rows.sequence == i) {
-        needed = Hull(needed, rows.needed);
-      }
-    }
-    return needed;
-  }
-
   void LoadColumns(int device, int section) {
     for (int32_t i = 0; i < sequences(); ++i) {
       const ProblemShape& shape = request().ProblemOf(i);
       const HeadRange heads = SectionHeads(shape, section_ends_, section);
       if (heads.heads == 0) continue;
-      Run all = NeededOn(device, i);
+      Run all = needed_[device][i];
       for (const Run& own : placings_[i].columns[device]) all = Hull(all, own);
       for (const TensorId id : {TensorId::kK, TensorId::kV}) {
         Gathered& to = gathered_[{device, i, section, id == TensorId::kV}];
@@ -160,9 +152,8 @@ class Forward {
       const HeadRange heads =
           SectionHeads(request().ProblemOf(i), section_ends_, section);
       if (heads.heads == 0) continue;
-      const Run needed = NeededOn(device, i);
       for (const Run& theirs : placings_[i].columns[peer]) {
-        const Run run = Common(needed, theirs);
+        const Run run = Common(needed_[device][i], theirs);
         if (run.empty()) continue;
         for (const bool is_v : {false, true}) {
           const Gathered& from = gathered_[{peer, i, section, is_v}];
@@ -217,6 +208,8 @@ class Forward {
   const std::vector<Placing> placings_;  // by sequence
   const Sections section_ends_;
   const int sections_;
+  // By device and sequence: the columns that any of the device's rows see.
+  std::vector<std::vector<Run>> needed_;
   std::vector<Rows> rows_;
   std::map<Key, Gathered> gathered_;
 };

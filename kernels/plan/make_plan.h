@@ -1,6 +1,7 @@
 #ifndef ATTND_KERNELS_PLAN_MAKE_PLAN_H_
 #define ATTND_KERNELS_PLAN_MAKE_PLAN_H_
 
+#include <cstddef>
 #include <string>
 
 #include "kernels/plan/plan.h"
@@ -8,8 +9,12 @@
 
 namespace attnd::plan {
 
+// gather has some hundred steps of each sequence. Of more than these it would
+// take longer to plan than to compute.
+inline constexpr size_t kMostGathered = 1024;
+
 // The plan of `request.kind`, which is kHeads or kGather, over devices 0 to
-// `devices` - 1.
+// `devices` - 1. Of more sequences than gather takes it is heads, and says so.
 Plan MakePlan(const PlanRequest& request, int devices);
 
 // A line for each step, for people: what it does, where, and after which.

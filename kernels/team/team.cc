@@ -1,17 +1,26 @@
 #include "kernels/team/team.h"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/host_buffer.h"
 #include "kernels/plan/cost.h"
-#include "kernels/plan/make_plan.h"
+#include "kernels/plan/plan_request.h"
 #include "kernels/plan/shares.h"
 #include "kernels/team/team_stream.h"
 
 namespace attnd {
 namespace {
+
+// A plan has steps for each sequence, of which a small message can ask for
+// thousands of millions.
+constexpr int64_t kMostSequences = int64_t{1} << 16;
+
+bool HasFewSequences(const Problem* problem) {
+  return problem->batch <= kMostSequences;
+}
 
 class Team : public Backend {
  public:
@@ -60,6 +69,11 @@ class Team : public Backend {
     if (options.plan == PlanKind::kOneDevice) {
       return absl::UnimplementedError("one device was asked for");
     }
+    if (!HasFewSequences(&problem)) {
+      return absl::UnimplementedError(
+          absl::StrCat("several devices together take at most ", kMostSequences,
+                       " sequences"));
+    }
     return members_.at(0).Supports(op, problem, options);
   }
 
@@ -71,16 +85,14 @@ class Team : public Backend {
   // What all members' buffers take beside what the host has, and the kernels.
   int64_t ScratchBytes(Op op, const Problem& problem,
                        const GroupOptions& options) const override {
-    const Problem* const problems[] = {&problem};
-    const plan::PlanRequest request =
-        plan::DescribeShapes(op, problems, options, members_.at(0));
-    int64_t bytes =
-        members_.size() * members_.at(0).ScratchBytes(op, problem, options);
-    for (const plan::PlanCost::Device& device :
-         plan::MakePlan(request, members_.size()).cost.devices) {
-      bytes += device.memory_bytes;
-    }
-    return bytes;
+    // More than any devices have.
+    constexpr double kMost = int64_t{1} << 60;
+    const double kernels =
+        static_cast<double>(members_.size()) *
+        static_cast<double>(members_.at(0).ScratchBytes(op, problem, options));
+    return static_cast<int64_t>(std::min(
+        kMost, kernels + plan::MostBufferBytes(op, problem, options.plan,
+                                               members_.size())));
   }
 
   double CostFlops(Op op, const Problem& problem,
@@ -94,16 +106,15 @@ class Team : public Backend {
 
   // Sharing a request out costs some hundred microseconds, and a device that
   // computes a part of it computes nothing else meanwhile.
-  bool Suits(Op op, absl::Span<const Problem* const> problems) const override {
+  bool Suits(Op op, double flops,
+             absl::Span<const Problem* const> problems) const override {
     constexpr double kLeastSeconds = 2e-3;
-    const plan::PlanRequest request =
-        plan::DescribeShapes(op, problems, {}, members_.at(0));
-    double flops = 0;
-    for (const plan::SequenceShape& sequence : request.sequences) {
-      flops += plan::FlopsOf(request, sequence);
-    }
     return flops >= kLeastSeconds * members_.at(0).FlopsPerSecond() &&
-           plan::DividesByHeads(request, members_.size());
+           problems.size() <= kMostSequences &&
+           std::all_of(problems.begin(), problems.end(), HasFewSequences) &&
+           plan::DividesByHeads(
+               plan::DescribeShapes(op, problems, {}, members_.at(0)),
+               members_.size());
   }
 
   CutUnit Cut(const Problem& sequence,

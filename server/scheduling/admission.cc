@@ -119,12 +119,13 @@ uint64_t Teams(absl::Span<Backend* const> backends) {
 
 // Those of `teams` that should run a request about which nobody has said how.
 uint64_t Suitable(absl::Span<Backend* const> backends, uint64_t teams,
-                  const RequestSpec& spec,
+                  const Request& request,
                   absl::Span<const Problem* const> problems) {
-  if (spec.algorithm != Algorithm::kAuto) return 0;
+  if (request.spec().algorithm != Algorithm::kAuto) return 0;
   for (size_t i = 0; i < backends.size(); ++i) {
     const uint64_t bit = uint64_t{1} << i;
-    if ((teams & bit) != 0 && !backends[i]->Suits(spec.op, problems)) {
+    if ((teams & bit) != 0 &&
+        !backends[i]->Suits(request.spec().op, request.flops(), problems)) {
       teams &= ~bit;
     }
   }
@@ -205,7 +206,7 @@ absl::StatusOr<Footprint> Measure(const Request& request,
   if (NeedsTeam(spec.plan)) {
     asked = teams;
   } else if (spec.plan == PlanKind::kAuto) {
-    asked = Suitable(backends, teams, spec, problems);
+    asked = Suitable(backends, teams, request, problems);
     if (asked != 0) {
       MeasureOn(backends, asked, spec.op, problems, footprint).IgnoreError();
     }

@@ -137,6 +137,16 @@ TEST(PlanTest, BackwardHasFewSections) {
   EXPECT_EQ(ChooseSections(request, 2), (Sections{0.5, 1.0}));
 }
 
+TEST(PlanTest, GatherOfTooManySequencesIsHeads) {
+  PlanRequest request = Causal(PlanKind::kGather, 16, 2);
+  request.sequences.resize(kMostGathered, request.sequences[0]);
+  EXPECT_EQ(MakePlan(request, 2).kind, PlanKind::kGather);
+  request.sequences.push_back(request.sequences[0]);
+  const Plan plan = MakePlan(request, 2);
+  EXPECT_EQ(plan.kind, PlanKind::kHeads);
+  EXPECT_THAT(plan.why, HasSubstr("gather takes at most 1024 sequences"));
+}
+
 TEST(PlanTest, SayWhatTheyDo) {
   PlanRequest request = Causal(PlanKind::kGather, 16384, 16);
   request.sections = 1;

@@ -9,6 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "kernels/plan/cost.h"
+#include "kernels/plan/make_plan.h"
+#include "kernels/plan/plan_request.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/random_problem.h"
 #include "tests/kernels/team/team_fixture.h"
@@ -108,6 +111,69 @@ TEST_P(TeamTest, SaysWhatItRanAs) {
   EXPECT_EQ(team_.report.devices[0].name, "cpu:0");
   EXPECT_FALSE(team_.report.why.empty());
   EXPECT_GT(team_.report.predicted, absl::ZeroDuration());
+}
+
+// Admission charges what a plan may take without making one.
+TEST_P(TeamTest, ChargesWhatPlansTake) {
+  for (uint32_t i = 0; i < kProblems; ++i) {
+    const RandomProblem problem(Seed(i), ServedOptions());
+    RandomProblem::BackwardOutputs out = problem.MakeBackwardOutputs();
+    RandomProblem::ForwardOutputs forward = problem.MakeForwardOutputs();
+    const BackwardArgs args = problem.Backward(out);
+    const ForwardArgs forward_args = problem.Forward(forward);
+    const auto check = [&](const plan::PlanRequest& request) {
+      double bytes = 0;
+      for (const plan::PlanCost::Device& device :
+           plan::MakePlan(request, GetParam().devices).cost.devices) {
+        bytes += static_cast<double>(device.memory_bytes);
+      }
+      EXPECT_LE(bytes,
+                plan::MostBufferBytes(request.op, problem.problem(),
+                                      GetParam().plan, GetParam().devices))
+          << problem.Describe();
+    };
+    check(plan::Describe({&args, 1}, Options(), *cpu_.members[0]));
+    check(plan::Describe({&forward_args, 1}, Options(), *cpu_.members[0]));
+  }
+}
+
+// What a message asks for that nobody has looked at yet: it takes no time, and
+// no more than an integer holds.
+TEST_P(TeamTest, SizesThatNoDeviceHasAreNoTrouble) {
+  KvSegment segment;
+  segment.len = int64_t{1} << 31;
+  Problem problem;
+  problem.batch = 60000;
+  problem.q_len = segment.len;
+  problem.q_heads = problem.kv_heads = 32;
+  problem.head_dim = problem.value_dim = 256;
+  problem.kv = {&segment, 1};
+  const Backend& team = *team_.backend;
+  EXPECT_TRUE(team.Supports(Op::kBackward, problem, Options()).ok());
+  EXPECT_GT(team.ScratchBytes(Op::kBackward, problem, Options()),
+            int64_t{1} << 50);
+  problem.batch = int64_t{1} << 31;
+  EXPECT_TRUE(
+      absl::IsUnimplemented(team.Supports(Op::kForward, problem, Options())));
+  const Problem* const problems[] = {&problem};
+  EXPECT_FALSE(team.Suits(Op::kForward, 1e30, problems));
+}
+
+TEST_P(TeamTest, IsForLargeRequestsWhoseHeadsDivide) {
+  KvSegment segment;
+  segment.len = 4096;
+  Problem problem;
+  problem.batch = 1;
+  problem.q_len = segment.len;
+  problem.q_heads = problem.kv_heads = 2 * GetParam().devices;
+  problem.head_dim = problem.value_dim = 64;
+  problem.kv = {&segment, 1};
+  const Problem* const problems[] = {&problem};
+  EXPECT_TRUE(team_.backend->Suits(Op::kForward, 1e15, problems));
+  EXPECT_FALSE(team_.backend->Suits(Op::kForward, 1e6, problems));
+  problem.q_heads = problem.kv_heads = 2 * GetParam().devices + 1;
+  EXPECT_EQ(team_.backend->Suits(Op::kForward, 1e15, problems),
+            GetParam().devices == 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TeamTest,
