@@ -48,11 +48,19 @@ double MostBufferBytes(Op op, const Problem& p, PlanKind kind, int devices) {
   const double own = q + o + 3 * rows * kFloat + kv;
   const double d_o = rows * value_dim * size, dq = rows * dim * kFloat;
   const double dkv = columns * (dim + value_dim) * kFloat;
+  const bool by_columns_too = op == Op::kBackward && p.q_heads > p.kv_heads;
   double bytes = own + bias;
   if (kind == PlanKind::kGather) {
-    bytes += op == Op::kForward
-                 ? n * kv
-                 : n * (q + d_o + 3 * rows * kFloat + 2 * dq + bias) + dq + dkv;
+    // Of columns, each device may have two runs of rows, and so two terms of dK
+    // and dV; and of all terms whoever adds them up has a copy.
+    double gathered = n * kv;
+    if (op == Op::kBackward) {
+      const double by_columns = d_o + n * (kv + 4 * dkv);
+      gathered = n * (q + d_o + 3 * rows * kFloat + 2 * dq + bias);
+      if (by_columns_too) gathered = std::max(gathered, by_columns);
+      gathered += dq + dkv;
+    }
+    bytes += gathered;
   } else {
     // Each device may have some rows of one more head, and terms of its dK, dV.
     bytes += n * kv_len * (dim + value_dim) * (size + 2 * kFloat);
@@ -60,10 +68,11 @@ double MostBufferBytes(Op op, const Problem& p, PlanKind kind, int devices) {
   }
   // Each buffer is aligned: in each section, on each device, at most so many of
   // a sequence; and of a head alone, on two devices.
-  constexpr double kBuffers = 16, kSections = 6;
+  constexpr double kSections = 6;
+  const double buffers = by_columns_too ? 16 + 8 * n : 16;
   const double places =
       kind == PlanKind::kGather ? batch * n * kSections : batch + 3 * n;
-  return bytes + places * kBuffers * static_cast<double>(kTensorAlignment);
+  return bytes + places * buffers * static_cast<double>(kTensorAlignment);
 }
 
 }  // namespace attnd::plan

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
+#include <variant>
 
 namespace attnd::plan {
 namespace {
@@ -108,40 +110,80 @@ std::vector<int64_t> Sizes(int64_t heads, int count, double growth,
   return sizes;
 }
 
-// How long all of it takes in sections of these sizes, if fetching and
-// computing all heads take so long.
-double Seconds(const std::vector<int64_t>& sizes, double heads, double fetch,
-               double compute, double send_back, double section) {
-  double fetched = 0, done = 0;
-  for (const int64_t size : sizes) {
-    const double share = static_cast<double>(size) / heads;
-    fetched += fetch * share;
-    done = std::max(done, fetched) + compute * share + section;
-  }
-  return done + send_back * static_cast<double>(sizes.back()) / heads;
+// What a device's work takes, without any overlap.
+struct Work {
+  double fetch = 0;  // before it computes
+  double compute = 0;
+  double send_back = 0;  // terms of gradients, after it
+};
+
+bool IsGradient(TensorId id) {
+  return id == TensorId::kDQ || id == TensorId::kDK || id == TensorId::kDV;
 }
 
-}  // namespace
+// By device.
+std::vector<Work> WorkOf(const PlanRequest& request, const Plan& plan) {
+  std::vector<Work> works(plan.devices);
+  for (const Step& step : plan.steps) {
+    const auto* pull = std::get_if<Pull>(&step.what);
+    if (pull == nullptr) continue;
+    for (const Pull::Item& item : pull->items) {
+      const Buffer& to = plan.buffers[item.to];
+      const double seconds = static_cast<double>(SliceBytes(
+                                 request, to.tensor, to.dtype, item.slice)) /
+                             (kReached * request.pulled_per_second);
+      Work& work = works[step.device];
+      (IsGradient(to.tensor) ? work.send_back : work.fetch) += seconds;
+    }
+  }
+  for (int device = 0; device < plan.devices; ++device) {
+    works[device].compute =
+        plan.cost.devices[device].flops / request.flops_per_second;
+  }
+  return works;
+}
 
-Sections ChooseSections(const PlanRequest& request, int devices) {
+// How long all of it takes in sections of these sizes.
+double Seconds(const std::vector<int64_t>& sizes, double heads,
+               const std::vector<Work>& works, double section) {
+  double longest = 0;
+  for (const Work& work : works) {
+    double fetched = 0, done = 0;
+    for (const int64_t size : sizes) {
+      const double share = static_cast<double>(size) / heads;
+      fetched += work.fetch * share;
+      done = std::max(done, fetched) + work.compute * share + section;
+    }
+    done += work.send_back * static_cast<double>(sizes.back()) / heads;
+    longest = std::max(longest, done);
+  }
+  return longest;
+}
+
+Plan MakeGathering(const PlanRequest& request, int devices,
+                   const Gathering& gathering) {
+  return gathering.what == Gathered::kColumns
+             ? GatherColumns(request, devices, gathering.sections)
+             : GatherRows(request, devices, gathering.sections);
+}
+
+// The sections that suit such a plan, and how long it takes then.
+std::pair<Sections, double> ChooseSections(const PlanRequest& request,
+                                           int devices, Gathered what) {
   int64_t heads = 1;
   for (const ProblemShape& shape : request.problems) {
     heads = std::max(heads, shape.kv_heads);
   }
   const bool backward = request.op == Op::kBackward;
-  const Plan whole = backward ? GatherBackward(request, devices, {1.0})
-                              : GatherForward(request, devices, {1.0});
-  double fetch = 0, compute = 0;
-  for (const PlanCost::Device& device : whole.cost.devices) {
-    fetch = std::max(fetch, static_cast<double>(device.pulled_bytes) /
-                                (kReached * request.pulled_per_second));
-    compute = std::max(compute, device.flops / request.flops_per_second);
-  }
-  // Of what backward's devices pull about half are terms of dQ.
-  const double send_back = backward ? fetch / 2 : 0;
-  fetch -= send_back;
+  const std::vector<Work> works =
+      WorkOf(request, MakeGathering(request, devices, {what, {1.0}}));
   const double section = backward ? kBackwardSection : kForwardSection;
-  const double growth = std::clamp(compute / std::max(fetch, 1e-9), 1.0, 16.0);
+  double fetch = 1e-9, compute = 0;
+  for (const Work& work : works) {
+    fetch = std::max(fetch, work.fetch);
+    compute = std::max(compute, work.compute);
+  }
+  const double growth = std::clamp(compute / fetch, 1.0, 16.0);
   std::vector<int64_t> best;
   double least = std::numeric_limits<double>::infinity();
   for (int count = 1; count <= std::min<int64_t>(heads, kMostSections);
@@ -151,8 +193,8 @@ Sections ChooseSections(const PlanRequest& request, int devices) {
       continue;
     }
     const std::vector<int64_t> sizes = Sizes(heads, count, growth, backward);
-    const double seconds = Seconds(sizes, static_cast<double>(heads), fetch,
-                                   compute, send_back, section);
+    const double seconds =
+        Seconds(sizes, static_cast<double>(heads), works, section);
     if (seconds < least) {
       least = seconds;
       best = sizes;
@@ -165,7 +207,34 @@ Sections ChooseSections(const PlanRequest& request, int devices) {
     end += size;
     sections.push_back(static_cast<double>(end) / static_cast<double>(heads));
   }
-  return sections;
+  return {sections, least};
+}
+
+bool AlwaysGathersRows(const ProblemShape& shape) {
+  return shape.q_heads <= shape.kv_heads;
+}
+
+}  // namespace
+
+Gathering ChooseGathering(const PlanRequest& request, int devices) {
+  std::vector<Gathered> candidates = {Gathered::kColumns};
+  if (request.op == Op::kBackward) {
+    candidates = {Gathered::kRows, Gathered::kColumns};
+    if (request.gathered.has_value()) {
+      candidates = {*request.gathered};
+    } else if (std::any_of(request.problems.begin(), request.problems.end(),
+                           AlwaysGathersRows)) {
+      candidates = {Gathered::kRows};
+    }
+  }
+  Gathering best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Gathered what : candidates) {
+    auto [sections, seconds] = ChooseSections(request, devices, what);
+    if (seconds < least) best = {what, std::move(sections)};
+    least = std::min(least, seconds);
+  }
+  return best;
 }
 
 HeadRange SectionHeads(const ProblemShape& shape, const Sections& sections,
@@ -178,10 +247,7 @@ HeadRange SectionHeads(const ProblemShape& shape, const Sections& sections,
 }
 
 Plan MakeGather(const PlanRequest& request, int devices) {
-  const Sections sections = ChooseSections(request, devices);
-  return request.op == Op::kForward
-             ? GatherForward(request, devices, sections)
-             : GatherBackward(request, devices, sections);
+  return MakeGathering(request, devices, ChooseGathering(request, devices));
 }
 
 }  // namespace attnd::plan

@@ -1,9 +1,8 @@
 #ifndef ATTND_KERNELS_PLAN_GATHER_H_
 #define ATTND_KERNELS_PLAN_GATHER_H_
 
-// What forward and backward of `gather` have in common: which tokens of each
-// sequence lie on which device, and the sections of heads in which the rest is
-// fetched.
+// What all plans of `gather` have in common: which tokens of each sequence lie
+// on which device, what of the rest is fetched, and in which sections of heads.
 
 #include <cstdint>
 #include <vector>
@@ -25,12 +24,22 @@ std::vector<Placing> PlaceTokens(const PlanRequest& request, int devices);
 
 // Sections of heads: where each ends, as a share of all heads; the last is 1.
 using Sections = std::vector<double>;
-// The sections that suit the request, as many as it says if it does. What is
-// fetched for one comes while the one before it is computed, and so may be
-// larger than that by as much as computing takes longer than fetching: the
-// first is small, as nothing hides it, and few follow. What backward sends back
-// of the last one nothing hides either, so that is as small as the first.
-Sections ChooseSections(const PlanRequest& request, int devices);
+
+// How a request is gathered.
+struct Gathering {
+  Gathered what = Gathered::kColumns;
+  Sections sections;
+};
+// What the request says, and else what suits it. Of backward that is rows where
+// a request has as many query heads as K/V heads, and else what takes less
+// time.
+//
+// What is fetched for a section comes while the one before it is computed, and
+// so may be larger than that by as much as computing takes longer than
+// fetching: the first is small, as nothing hides it, and few follow. What
+// backward sends back of the last one nothing hides either, so that is as small
+// as the first.
+Gathering ChooseGathering(const PlanRequest& request, int devices);
 
 // A section's kv heads of a sequence.
 struct HeadRange {
@@ -39,11 +48,12 @@ struct HeadRange {
 HeadRange SectionHeads(const ProblemShape& shape, const Sections& sections,
                        int section);
 
-// In these sections.
-Plan GatherForward(const PlanRequest& request, int devices,
+// Forward, or backward.
+Plan GatherColumns(const PlanRequest& request, int devices,
                    const Sections& sections);
-Plan GatherBackward(const PlanRequest& request, int devices,
-                    const Sections& sections);
+// Backward alone.
+Plan GatherRows(const PlanRequest& request, int devices,
+                const Sections& sections);
 
 }  // namespace attnd::plan
 

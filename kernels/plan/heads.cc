@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/plan/plan_builder.h"
 #include "kernels/plan/shares.h"
+#include "kernels/plan/term_sums.h"
 
 namespace attnd::plan {
 namespace {
@@ -40,14 +41,10 @@ class Heads {
     std::vector<int> outputs;  // buffers to be sent as they are
     int step = -1;             // of `compute`
   };
-  // One device's term of dK or dV of a head that is cut.
-  struct Term {
-    int device = 0;
-    int buffer = 0;
-    int step = -1;
-  };
+  // dK or dV of one.
   struct CutHead {
-    Slice slice;  // all columns
+    int device = 0;  // the first that has rows of it
+    Slice slice;     // all columns
     TensorId tensor = TensorId::kDK;
     DType dtype = DType::kF32;
     std::vector<Term> terms;  // by device
@@ -139,11 +136,11 @@ class Heads {
           return head.tensor == id && head.slice.sequence == slice.sequence &&
                  head.slice.head == slice.head;
         });
-    const Term term{to.device, buffer};
+    const Term term{buffer};
     if (found != cut_.end()) {
       found->terms.push_back(term);
     } else {
-      cut_.push_back({slice, id, *dtype, {term}});
+      cut_.push_back({to.device, slice, id, *dtype, {term}});
     }
     return buffer;
   }
@@ -153,7 +150,9 @@ class Heads {
     part.step = builder_.Add(part.device, std::move(part.compute), part.loaded);
     for (CutHead& head : cut_) {
       for (Term& term : head.terms) {
-        if (term.device == part.device) term.step = part.step;
+        if (builder_.buffer(term.buffer).device == part.device) {
+          term.step = part.step;
+        }
       }
     }
   }
@@ -165,49 +164,19 @@ class Heads {
   // The first device of a head's, which has a term for all columns, adds the
   // others' to it, where they have any.
   void SumCutHeads() {
-    for (const CutHead& head : cut_) {
-      const int device = head.terms.front().device;
-      const int result =
-          builder_.NewBuffer(device, head.tensor, head.dtype, head.slice);
-      std::vector<Term> here = {head.terms.front()};
-      for (size_t i = 1; i < head.terms.size(); ++i) {
-        const Term& term = head.terms[i];
-        const Slice slice = builder_.buffer(term.buffer).slice;  // they move
-        if (slice.tokens.empty()) continue;
-        const int copy =
-            builder_.NewBuffer(device, head.tensor, DType::kF32, slice);
-        here.push_back(
-            {device, copy,
-             builder_.Add(device,
-                          Pull{term.device, {{term.buffer, copy, slice}}},
-                          {term.step})});
+    for (int device = 0; device < builder_.devices(); ++device) {
+      std::vector<Total> totals;
+      for (const CutHead& head : cut_) {
+        if (head.device != device) continue;
+        const int result =
+            builder_.NewBuffer(device, head.tensor, head.dtype, head.slice);
+        totals.push_back({result, head.slice, head.terms});
       }
-      std::vector<int> summed;
-      for (const Run& run : Pieces(head, here)) {
-        Sum sum;
-        sum.to = result;
-        sum.slice = head.slice;
-        sum.slice.tokens = run;
-        std::vector<int> after;
-        for (const Term& term : here) {
-          if (!builder_.buffer(term.buffer).slice.tokens.Has(run)) continue;
-          sum.terms.push_back(term.buffer);
-          after.push_back(term.step);
-        }
-        summed.push_back(builder_.Add(device, std::move(sum), after));
+      const auto summed = SumTerms(device, totals, builder_);
+      for (size_t i = 0; i < totals.size(); ++i) {
+        builder_.DownloadAll(totals[i].buffer, summed[i]);
       }
-      builder_.DownloadAll(result, summed);
     }
-  }
-
-  // The head's columns, cut where the set of terms changes.
-  Runs Pieces(const CutHead& head, const std::vector<Term>& terms) const {
-    std::vector<Run> runs;
-    runs.reserve(terms.size());
-    for (const Term& term : terms) {
-      runs.push_back(builder_.buffer(term.buffer).slice.tokens);
-    }
-    return CutAtEnds(head.slice.tokens, runs);
   }
 
   std::string Why() const {

@@ -20,6 +20,10 @@ namespace attnd::plan {
 // Between two GPUs over NVLink, in copies of some MiB: 2 x H100.
 inline constexpr double kPulledPerSecond = 340e9;
 
+// What `gather` fetches: K and V of the columns that a device's rows see, or Q,
+// dO and their kin of the rows that see its columns.
+enum class Gathered { kColumns, kRows };
+
 // What the sequences of one problem have in common.
 struct ProblemShape {
   int64_t q_heads = 0, kv_heads = 0;
@@ -46,6 +50,9 @@ struct PlanRequest {
   // Of kGather: in how many sections of heads data is fetched and computed; 0:
   // as the plan finds best.
   int sections = 0;
+  // Of its backward: what is fetched; none: as the plan finds best. Forward
+  // always fetches columns.
+  std::optional<Gathered> gathered;
   // What a device does in a second, about: FLOPs, and bytes from another one.
   double flops_per_second = 1e12;
   double pulled_per_second = kPulledPerSecond;

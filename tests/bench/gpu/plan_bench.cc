@@ -1,16 +1,17 @@
 // Plans of several devices beside one device: how long the same attention takes
 // where all share it, and on each of them alone.
 //
-//   plan_bench [--only=SECTION] [--sections=N,...] [--op=forward|backward]
-//              [--deterministic=0|1] [--device=cuda[:0,1]|cpu*N] [--rounds=N]
-//              [--settle_ms=N] [--shrink=N]
+//   plan_bench [--only=SECTION] [--op=forward|backward] [--deterministic=0|1]
+//              [--sections=N,...] [--gathered=rows|columns]
+//              [--device=cuda[:0,1]|cpu*N] [--rounds=N] [--settle_ms=N]
+//              [--shrink=N]
 //
 // Sections: causal, full, window, gqa (plan gather), heads (plan heads).
 // --only: those with SECTION in their names. --sections: in how many sections
-// of heads gather fetches, one row each; 0: as it finds best. --deterministic:
-// of backward, on both sides. --device: cpu*N are N devices of this processor's
-// threads, which check the plans and this program; lengths are then a 512th
-// unless --shrink says otherwise.
+// of heads gather fetches, one row each; 0: as it finds best. --gathered: what
+// its backward fetches. --deterministic: of backward, on both sides. --device:
+// cpu*N are N devices of this processor's threads, which check the plans and
+// this program; lengths are then a 512th unless --shrink says otherwise.
 //
 // Inputs lie where the plan wants them before a run begins; it is over when
 // every device is idle. Sides take turns, in each of --rounds rounds, every
@@ -55,8 +56,9 @@ constexpr double kMostDifference = 1.0 / 64;  // of gradients
 // Of a side in one round, timed: so long, and so many times at most.
 constexpr double kTimedSeconds = 0.02;
 constexpr int kMostTimed = 10;
-// A run that takes so many times as long as it takes to settle settles itself.
-constexpr double kSettlesItself = 10;
+// Runs before those, at least: a GPU at its limit of power, which another side
+// has left idle, begins faster than it goes on.
+constexpr int kSettling = 3;
 
 using Devices = std::vector<std::unique_ptr<Backend>>;
 
@@ -115,8 +117,9 @@ class Bench {
                                     const std::vector<Backend*>& on,
                                     const Outputs& outputs) {
     return std::make_unique<PlanSide>(
-        PlanSide::What{shape, op, kind, sections, options_.deterministic}, on,
-        *tensors_, outputs, crew_);
+        PlanSide::What{shape, op, kind, sections, options_.gathered,
+                       options_.deterministic},
+        on, *tensors_, outputs, crew_);
   }
 
   std::unique_ptr<PlanSide> Alone(const Shape& shape, Op op, int device) {
@@ -232,10 +235,11 @@ class Bench {
   }
 
   void Measure(Side& side) {
-    const double start = Seconds(), settle = options_.settle_seconds;
-    double last = side.seconds.empty() ? 0 : side.seconds.back();
-    while (last < kSettlesItself * settle && Seconds() < start + settle) {
-      last = side.run->Run().seconds;
+    const double start = Seconds();
+    for (int runs = 0;
+         runs < kSettling || Seconds() < start + options_.settle_seconds;
+         ++runs) {
+      side.run->Run();
     }
     for (int count = 0; count < kMostTimed; ++count) {
       const PlanSide::Times times = side.run->Run();

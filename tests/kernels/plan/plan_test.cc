@@ -110,31 +110,60 @@ TEST(PlanTest, AWindowIsFetchedFromTheNeighbour) {
 TEST(PlanTest, TheFirstSectionIsSmallWhereComputingHidesTheRest) {
   PlanRequest request = Causal(PlanKind::kGather, 16384, 16);
   request.flops_per_second = 600e12;
-  const Sections short_ones = ChooseSections(request, 2);
+  const Sections short_ones = ChooseGathering(request, 2).sections;
   EXPECT_LE(short_ones.front(), 4.0 / 16);
   EXPECT_LE(short_ones.size(), 3);
   request = Causal(PlanKind::kGather, 131072, 16);
   request.flops_per_second = 600e12;
-  const Sections long_ones = ChooseSections(request, 2);
+  const Sections long_ones = ChooseGathering(request, 2).sections;
   EXPECT_EQ(long_ones.front(), 1.0 / 16);
   EXPECT_EQ(long_ones.size(), 2);
   // One head cannot be divided.
-  EXPECT_EQ(ChooseSections(Causal(PlanKind::kGather, 131072, 1), 2),
+  EXPECT_EQ(ChooseGathering(Causal(PlanKind::kGather, 131072, 1), 2).sections,
             Sections{1.0});
 }
 
-TEST(PlanTest, BackwardHasFewSections) {
-  PlanRequest request = Causal(PlanKind::kGather, 16384, 16);
+// Its backward, with `group` query heads a K/V head.
+PlanRequest CausalBackward(int64_t tokens, int64_t kv_heads, int64_t group) {
+  PlanRequest request = Causal(PlanKind::kGather, tokens, kv_heads);
   request.op = Op::kBackward;
+  ProblemShape& shape = request.problems[0];
+  shape.q_heads = kv_heads * group;
   for (const TensorId id : {TensorId::kDO, TensorId::kO}) {
-    request.problems[0].inputs[id] = DType::kBF16;
+    shape.inputs[id] = DType::kBF16;
   }
-  request.problems[0].inputs[TensorId::kLse] = DType::kF32;
+  shape.inputs[TensorId::kLse] = DType::kF32;
+  shape.outputs = {};
   for (const TensorId id : {TensorId::kDQ, TensorId::kDK, TensorId::kDV}) {
-    request.problems[0].outputs[id] = DType::kBF16;
+    shape.outputs[id] = DType::kBF16;
   }
   request.flops_per_second = 600e12;
-  EXPECT_EQ(ChooseSections(request, 2), (Sections{0.5, 1.0}));
+  return request;
+}
+
+TEST(PlanTest, BackwardHasFewSections) {
+  EXPECT_EQ(ChooseGathering(CausalBackward(16384, 16, 1), 2).sections,
+            (Sections{0.5, 1.0}));
+}
+
+TEST(PlanTest, BackwardFetchesRowsOrColumnsWhicheverIsLess) {
+  const auto what = [](int64_t group) {
+    return ChooseGathering(CausalBackward(16384, 4, group), 2).what;
+  };
+  EXPECT_EQ(what(1), Gathered::kRows);
+  EXPECT_EQ(what(4), Gathered::kColumns);
+  EXPECT_EQ(what(8), Gathered::kColumns);
+  PlanRequest request = CausalBackward(16384, 4, 8);
+  const Plan columns = MakePlan(request, 2);
+  request.gathered = Gathered::kRows;
+  const Plan rows = MakePlan(request, 2);
+  EXPECT_LT(4 * columns.cost.devices[0].pulled_bytes,
+            rows.cost.devices[0].pulled_bytes);
+  // Half of K and V, whose other half it has; and of dK and dV the term of the
+  // other device's rows for its first quarter, as they do not see the last.
+  const int64_t quarter = int64_t{16384} / 4 * 4 * 2 * 128;
+  EXPECT_EQ(columns.cost.devices[0].pulled_bytes,
+            quarter * (2 * 2 + int64_t{sizeof(float)}));
 }
 
 TEST(PlanTest, GatherOfTooManySequencesIsHeads) {

@@ -81,6 +81,10 @@ PlanRequest RandomRequest(uint32_t seed) {
   request.op = random.Chance(0.5) ? Op::kForward : Op::kBackward;
   request.kind = random.Chance(0.5) ? PlanKind::kHeads : PlanKind::kGather;
   request.sections = static_cast<int>(random.Int(0, 5));
+  if (random.Chance(0.7)) {
+    request.gathered =
+        random.Chance(0.5) ? Gathered::kColumns : Gathered::kRows;
+  }
   const int64_t problems = random.Int(1, 2);
   for (int32_t i = 0; i < problems; ++i) {
     request.problems.push_back(DrawProblem(request.op, random));

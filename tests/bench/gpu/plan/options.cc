@@ -1,6 +1,7 @@
 #include "tests/bench/gpu/plan/options.h"
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -35,6 +36,12 @@ bool ParseOp(absl::string_view text, std::vector<Op>& ops) {
   return text == "forward" || text == "backward";
 }
 
+bool ParseGathered(absl::string_view text,
+                   std::optional<plan::Gathered>& gathered) {
+  gathered = text == "rows" ? plan::Gathered::kRows : plan::Gathered::kColumns;
+  return text == "rows" || text == "columns";
+}
+
 // Whether it is a flag of ours with a value that it can have.
 bool Take(absl::string_view argument, PlanBenchOptions& options) {
   if (absl::ConsumePrefix(&argument, "--only=")) {
@@ -47,6 +54,9 @@ bool Take(absl::string_view argument, PlanBenchOptions& options) {
   }
   if (absl::ConsumePrefix(&argument, "--sections=")) {
     return ParseNumbers(argument, options.sections);
+  }
+  if (absl::ConsumePrefix(&argument, "--gathered=")) {
+    return ParseGathered(argument, options.gathered);
   }
   if (absl::ConsumePrefix(&argument, "--op=")) {
     return ParseOp(argument, options.ops);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/attention.h"
 #include "kernels/backend.h"
+#include "kernels/plan/plan_request.h"
 
 namespace attnd::bench {
 
@@ -17,6 +19,7 @@ namespace attnd::bench {
 struct PlanBenchOptions {
   std::string only, device = "cuda";
   std::vector<int> sections = {0};
+  std::optional<plan::Gathered> gathered;
   std::vector<Op> ops = {Op::kForward, Op::kBackward};
   bool deterministic = true;
   int rounds = 9;

@@ -50,6 +50,7 @@ PlanSide::PlanSide(const What& what, const std::vector<Backend*>& devices,
                  ? plan::Describe(group_.forward, options_, first)
                  : plan::Describe(group_.backward, options_, first);
   request_.sections = what.sections;
+  request_.gathered = what.gathered;
   plan_ = plan::MakePlan(request_, static_cast<int>(devices.size()));
   for (Backend* device : devices) {
     members_.push_back(Get(ReplayMember::Create(*device)));

@@ -28,7 +28,8 @@ class PlanSide {
     Shape shape;
     Op op = Op::kForward;
     PlanKind kind = PlanKind::kHeads;
-    int sections = 0;  // PlanRequest::sections
+    int sections = 0;  // as PlanRequest has them
+    std::optional<plan::Gathered> gathered = {};
     bool deterministic = true;
   };
   struct Times {

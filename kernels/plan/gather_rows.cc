@@ -1,8 +1,8 @@
-// Backward of `gather`: K, V, dK and dV stay where they are. A device fetches
-// Q, dO, LSE and delta of the rows that see its columns, a section of heads at
-// a time, and computes its columns' gradients to their end; and of dQ a term
-// for each of those rows, which their owner fetches and sums up, while the next
-// section is computed.
+// `gather` of rows, backward: K, V, dK and dV stay where they are. A device
+// fetches Q, dO, LSE and delta of the rows that see its columns, a section of
+// heads at a time, and computes its columns' gradients to their end; and of dQ
+// a term for each of those rows, which their owner fetches and sums up, while
+// the next section is computed.
 
 #include <map>
 #include <optional>
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/plan/gather.h"
 #include "kernels/plan/plan_builder.h"
+#include "kernels/plan/term_sums.h"
 
 namespace attnd::plan {
 namespace {
@@ -23,9 +24,9 @@ constexpr TensorId kFetchedRows[] = {TensorId::kQ, TensorId::kDO,
                                      TensorId::kLse, TensorId::kDelta,
                                      TensorId::kDLse};
 
-class Backward {
+class RowsGather {
  public:
-  Backward(const PlanRequest& request, int devices, const Sections& sections)
+  RowsGather(const PlanRequest& request, int devices, const Sections& sections)
       : builder_(request, devices, PlanKind::kGather),
         placings_(PlaceTokens(request, devices)),
         section_ends_(sections),
@@ -277,88 +278,37 @@ class Backward {
     }
   }
 
-  // A term of dQ of some rows of a sequence, on the device that has the rows.
-  struct Term {
-    int buffer = 0;
-    Run rows;
-    int step = 0;
-  };
-
   void SumSection(int section) {
     for (int device = 0; device < builder_.devices(); ++device) {
-      // By the result's run: the terms of all devices whose columns its rows
-      // see, in the order of devices.
-      std::map<std::pair<int32_t, size_t>, std::vector<Term>> terms;
-      for (int from = 0; from < builder_.devices(); ++from) {
-        FetchTerms(from, device, section, terms);
-      }
+      std::vector<Total> totals;
+      std::vector<int32_t> of;
       for (int32_t i = 0; i < sequences(); ++i) {
-        const Place& place = PlaceOf(device, i);
-        if (Heads(i, section).heads == 0) continue;
-        for (size_t n = 0; n < place.dq.size(); ++n) {
-          SumRows(device, i, section, place.dq[n], terms[{i, n}]);
+        const HeadRange heads = Heads(i, section);
+        if (heads.heads == 0) continue;
+        for (const auto& [run, result] : PlaceOf(device, i).dq) {
+          totals.push_back({result,
+                            builder_.RowsOf(i, heads.head, heads.heads, run),
+                            TermsOf(i, section)});
+          of.push_back(i);
         }
       }
-    }
-  }
-
-  void FetchTerms(
-      int from, int device, int section,
-      std::map<std::pair<int32_t, size_t>, std::vector<Term>>& terms) {
-    Pull pull;
-    pull.peer = from;
-    Steps after;
-    std::vector<Term*> fetched;
-    for (int32_t i = 0; i < sequences(); ++i) {
-      const Section& theirs = SectionOf(from, i, section);
-      if (theirs.step < 0 || !theirs.dq.has_value()) continue;
-      const Place& place = PlaceOf(device, i);
-      for (size_t n = 0; n < place.dq.size(); ++n) {
-        const Run common = Common(place.dq[n].first, PlaceOf(from, i).seeing);
-        if (common.empty()) continue;
-        Term term{*theirs.dq, common, theirs.step};
-        if (from != device) {
-          const Slice slice = DqSlice(i, section, common);
-          term.buffer =
-              builder_.NewBuffer(device, TensorId::kDQ, DType::kF32, slice);
-          pull.items.push_back({*theirs.dq, term.buffer, slice});
-          after.push_back(theirs.step);
-        }
-        std::vector<Term>& of = terms[{i, n}];
-        of.push_back(term);
-        if (from != device) fetched.push_back(&of.back());
+      const std::vector<Steps> summed = SumTerms(device, totals, builder_);
+      for (size_t n = 0; n < of.size(); ++n) {
+        Steps& all = PlaceOf(device, of[n]).summed;
+        all.insert(all.end(), summed[n].begin(), summed[n].end());
       }
     }
-    if (pull.items.empty()) return;
-    const int step = builder_.Add(device, std::move(pull), after);
-    for (Term* term : fetched) term->step = step;
   }
 
-  Slice DqSlice(int32_t i, int section, const Run& rows) const {
-    const HeadRange heads = Heads(i, section);
-    return builder_.RowsOf(i, heads.head, heads.heads, rows);
-  }
-
-  // dQ of one run of the device's rows.
-  void SumRows(int device, int32_t i, int section,
-               const std::pair<Run, int>& result,
-               const std::vector<Term>& terms) {
-    std::vector<Run> ends;
-    ends.reserve(terms.size());
-    for (const Term& term : terms) ends.push_back(term.rows);
-    for (const Run& piece : CutAtEnds(result.first, ends)) {
-      Sum sum;
-      sum.to = result.second;
-      sum.slice = DqSlice(i, section, piece);
-      Steps after;
-      for (const Term& term : terms) {
-        if (!term.rows.Has(piece)) continue;
-        sum.terms.push_back(term.buffer);
-        after.push_back(term.step);
-      }
-      PlaceOf(device, i).summed.push_back(
-          builder_.Add(device, std::move(sum), after));
+  // Those of dQ, in the order of devices.
+  std::vector<Term> TermsOf(int32_t i, int section) {
+    std::vector<Term> terms;
+    for (int device = 0; device < builder_.devices(); ++device) {
+      const Section& from = SectionOf(device, i, section);
+      if (from.step < 0 || !from.dq.has_value()) continue;
+      terms.push_back({*from.dq, from.step});
     }
+    return terms;
   }
 
   void Store() {
@@ -388,9 +338,9 @@ class Backward {
 
 }  // namespace
 
-Plan GatherBackward(const PlanRequest& request, int devices,
-                    const Sections& sections) {
-  return Backward(request, devices, sections).Make();
+Plan GatherRows(const PlanRequest& request, int devices,
+                const Sections& sections) {
+  return RowsGather(request, devices, sections).Make();
 }
 
 }  // namespace attnd::plan
