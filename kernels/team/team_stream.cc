@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "kernels/plan/cost.h"
 #include "kernels/plan/make_plan.h"
 #include "kernels/team/plan_run.h"
@@ -147,6 +150,7 @@ absl::Status TeamStream::RunOnce(Job& job) {
                     ? plan::Describe(job.group.forward, job.options, first)
                     : plan::Describe(job.group.backward, job.options, first);
   job.plan = plan::MakePlan(job.request, static_cast<int>(streams.size()));
+  job.detours = Detours(job.plan, job.members);
   PlanRun run(job.request, job.plan, job.group, job.options, streams, points_);
   points_ += static_cast<int>(job.plan.steps.size());
   drained_ = false;
@@ -158,6 +162,25 @@ absl::Status TeamStream::RunOnce(Job& job) {
     members_.TakeOut(job.members[run.failed()], status);
   }
   return status;
+}
+
+std::string TeamStream::Detours(const plan::Plan& plan,
+                                const std::vector<int>& members) const {
+  std::set<std::pair<int, int>> pairs;
+  for (const plan::Step& step : plan.steps) {
+    const auto* pull = std::get_if<plan::Pull>(&step.what);
+    if (pull == nullptr) continue;
+    const int reader = members[step.device], owner = members[pull->peer];
+    if (!streams_[reader]->Reaches(*streams_[owner])) {
+      pairs.emplace(reader, owner);
+    }
+  }
+  std::string text;
+  for (const auto& [reader, owner] : pairs) {
+    absl::StrAppend(&text, "; ", members_.NameOf(reader), " reaches ",
+                    members_.NameOf(owner), " through the host's memory alone");
+  }
+  return text;
 }
 
 absl::Status TeamStream::Drain() {
@@ -231,12 +254,19 @@ absl::StatusOr<PhaseTimes> TeamStream::Wait() {
   return longest;
 }
 
+std::string TeamStream::Why() const {
+  const Job& job = jobs_.back();
+  return absl::StrCat(job.members.size() == 1 ? "there is one device alone"
+                                              : absl::string_view(job.plan.why),
+                      job.detours, members_.Missing());
+}
+
 void TeamStream::WriteReport() {
   report_ = {};
   if (jobs_.empty()) return;
   const Job& job = jobs_.back();
   report_.kind = job.members.size() == 1 ? PlanKind::kOneDevice : job.plan.kind;
-  report_.why = absl::StrCat(job.plan.why, members_.Missing());
+  report_.why = Why();
   for (int member : job.members) {
     report_.devices.push_back(
         {members_.NameOf(member), times_[member].compute});

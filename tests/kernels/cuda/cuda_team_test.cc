@@ -12,6 +12,7 @@
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/device_runner.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/kernels/team/breakable_team.h"
 #include "tests/kernels/team/team_fixture.h"
 
 namespace attnd {
@@ -24,7 +25,7 @@ using testing::ProblemOptions;
 using testing::RandomProblem;
 using testing::TeamOf;
 
-constexpr uint32_t kBitProblems = 550, kProblems = 120;
+constexpr uint32_t kBitProblems = 550, kProblems = 120, kFaultRuns = 220;
 
 // Long enough for several tiles, and for the kernels of long sequences.
 ProblemOptions Lengths(bool backward) {
@@ -113,6 +114,15 @@ TEST_P(CudaTeamTest, NamesTheGpus) {
   ASSERT_EQ(team().report.devices.size(), CudaDeviceCount());
   EXPECT_EQ(team().report.devices[1].name, "cuda:1");
   EXPECT_EQ(team().report.kind, GetParam());
+}
+
+TEST(CudaTeamFaultTest, OthersComputeWhatABrokenGpuHad) {
+  if (CudaDeviceCount() < 2) GTEST_SKIP() << "fewer than two GPUs are here";
+  testing::ExpectOthersCompute(kFaultRuns, {2}, [](int size) {
+    CudaOptions options;
+    for (int i = 0; i < size; ++i) options.devices.push_back(i);
+    return CreateCudaBackends(options).value();
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaTeamTest,

@@ -43,6 +43,10 @@ class FaultPlan {
   // How often there was none.
   int refusals() const { return refusals_; }
 
+  // Whether other devices' memory is out of direct reach.
+  void set_remote(bool is_remote) { is_remote_ = is_remote; }
+  bool is_remote() const { return is_remote_; }
+
  private:
   absl::Status Room(bool full) {
     if (!full) return Next();
@@ -51,6 +55,7 @@ class FaultPlan {
   }
 
   std::atomic<bool> buffers_full_ = false, kernels_full_ = false;
+  std::atomic<bool> is_remote_ = false;
   std::atomic<int> refusals_ = 0;
   std::atomic<int> calls_ = 0;
   std::atomic<int> fails_at_ = -1;
@@ -59,9 +64,13 @@ class FaultPlan {
 
 class FaultyStream : public MemberStream {
  public:
-  FaultyStream(std::unique_ptr<MemberStream> stream, FaultPlan& faults,
-               std::atomic<int64_t>& live_bytes)
-      : stream_(std::move(stream)), faults_(faults), live_bytes_(live_bytes) {}
+  // `is_host`: the device's memory is the host's own.
+  FaultyStream(std::unique_ptr<MemberStream> stream, bool is_host,
+               FaultPlan& faults, std::atomic<int64_t>& live_bytes)
+      : stream_(std::move(stream)),
+        is_host_(is_host),
+        faults_(faults),
+        live_bytes_(live_bytes) {}
   ~FaultyStream() override { Forget(); }
 
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override {
@@ -70,7 +79,7 @@ class FaultyStream : public MemberStream {
     live_bytes_ += bytes;
     absl::StatusOr<std::byte*> memory = stream_->Allocate(bytes);
     // NaN, so that what nobody has brought shows.
-    if (memory.ok()) std::memset(*memory, 0xff, bytes);
+    if (is_host_ && memory.ok()) std::memset(*memory, 0xff, bytes);
     return memory;
   }
   absl::Status Upload(const BlockCopy& copy) override {
@@ -80,6 +89,17 @@ class FaultyStream : public MemberStream {
     return Guarded([&] {
       return stream_->Pull(*static_cast<FaultyStream&>(peer).stream_, copy);
     });
+  }
+  absl::Status PullAll(MemberStream& peer,
+                       absl::Span<const BlockCopy> copies) override {
+    return Guarded([&] {
+      return stream_->PullAll(*static_cast<FaultyStream&>(peer).stream_,
+                              copies);
+    });
+  }
+  bool Reaches(MemberStream& peer) override {
+    return !faults_.is_remote() &&
+           stream_->Reaches(*static_cast<FaultyStream&>(peer).stream_);
   }
   absl::Status Download(const BlockCopy& copy) override {
     return Guarded([&] { return stream_->Download(copy); });
@@ -131,6 +151,7 @@ class FaultyStream : public MemberStream {
   }
 
   const std::unique_ptr<MemberStream> stream_;
+  const bool is_host_;
   FaultPlan& faults_;
   std::atomic<int64_t>& live_bytes_;
   int64_t bytes_ = 0;
@@ -159,8 +180,8 @@ class FaultyBackend : public Backend {
     absl::StatusOr<std::unique_ptr<MemberStream>> stream =
         backend_->NewMemberStream();
     if (!stream.ok()) return stream.status();
-    return std::make_unique<FaultyStream>(*std::move(stream), faults_,
-                                          live_bytes_);
+    return std::make_unique<FaultyStream>(
+        *std::move(stream), device_.kind == "cpu", faults_, live_bytes_);
   }
   absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
       int64_t bytes) override {

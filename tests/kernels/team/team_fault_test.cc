@@ -11,20 +11,19 @@
 #include "gtest/gtest.h"
 #include "kernels/team/team.h"
 #include "tests/kernels/random_problem.h"
+#include "tests/kernels/team/breakable_team.h"
 #include "tests/kernels/team/faulty_member.h"
 #include "tests/kernels/team/team_fixture.h"
 
 namespace attnd {
 namespace {
 
-using testing::BackwardBits;
 using testing::Bits;
-using testing::Device;
+using testing::BreakableTeam;
 using testing::FaultPlan;
-using testing::FaultyBackend;
 using testing::ForwardBits;
 using ::testing::HasSubstr;
-using testing::OneCpu;
+using ::testing::Not;
 using testing::RandomProblem;
 using testing::ServedOptions;
 using testing::TeamOf;
@@ -35,30 +34,7 @@ constexpr uint32_t kRuns = 30;
 constexpr uint32_t kRuns = 220;
 #endif
 
-// A team of devices that can break.
-class Breakable {
- public:
-  explicit Breakable(int size) {
-    std::vector<std::unique_ptr<Backend>> all;
-    all.reserve(size);
-    for (int i = 0; i < size; ++i) {
-      auto member = std::make_unique<FaultyBackend>(OneCpu(), i);
-      members_.push_back(member.get());
-      all.push_back(std::move(member));
-    }
-    team_ = std::make_unique<TeamOf>(std::move(all));
-  }
-
-  FaultyBackend& member(int i) { return *members_[i]; }
-  Device& device() { return *team_->team; }
-  void ExpectNothingLeft() const {
-    for (FaultyBackend* member : members_) EXPECT_EQ(member->live_bytes(), 0);
-  }
-
- private:
-  std::vector<FaultyBackend*> members_;
-  std::unique_ptr<TeamOf> team_;
-};
+BreakableTeam Breakable(int size) { return BreakableTeam(testing::Cpus(size)); }
 
 GroupOptions Options(PlanKind plan) {
   return {.deterministic = true, .plan = plan};
@@ -68,42 +44,34 @@ GroupOptions Options(PlanKind plan) {
 Bits Expected(int size, const RandomProblem& problem, Op op,
               const GroupOptions& options) {
   TeamOf team(testing::Cpus(size));
-  return op == Op::kForward ? ForwardBits(*team.team, problem, options)
-                            : BackwardBits(*team.team, problem, options);
+  return testing::BitsOf(op, *team.team, problem, options);
 }
 
 TEST(TeamFaultTest, OthersComputeWhatABrokenMemberHad) {
-  std::mt19937 random(7);
-  int failed = 0;
-  for (uint32_t run = 0; run < kRuns; ++run) {
-    const int size = 2 + static_cast<int>(run % 3);
-    const Op op = run % 2 == 0 ? Op::kForward : Op::kBackward;
-    const GroupOptions options =
-        Options(run / 2 % 2 == 0 ? PlanKind::kHeads : PlanKind::kGather);
-    const RandomProblem problem(run, ServedOptions());
-    Breakable team(size);
-    const auto bits = [&] {
-      return op == Op::kForward ? ForwardBits(team.device(), problem, options)
-                                : BackwardBits(team.device(), problem, options);
-    };
-    bits();
-    FaultyBackend& broken = team.member(static_cast<int>(random() % size));
-    const int calls = broken.faults().calls();
-    if (calls == 0) continue;
-    broken.faults().FailAfter(static_cast<int>(random() % calls),
-                              absl::InternalError("out of order"));
-    ASSERT_EQ(bits(), Expected(size - 1, problem, op, options))
-        << problem.Describe();
-    EXPECT_TRUE(broken.faults().has_failed());
-    EXPECT_EQ(team.device().report.devices.size(), size - 1);
-    EXPECT_THAT(team.device().report.why, HasSubstr("out of order"));
-    team.ExpectNothingLeft();
-    // The next one does without it from the start.
-    ASSERT_EQ(bits(), Expected(size - 1, problem, op, options));
-    team.ExpectNothingLeft();
-    ++failed;
-  }
-  EXPECT_GT(failed, kRuns / 2);
+  testing::ExpectOthersCompute(kRuns, {2, 3, 4}, testing::Cpus);
+}
+
+TEST(TeamFaultTest, WhatMemoryIsOutOfReachIsSaid) {
+  testing::ProblemOptions all_see_all = ServedOptions();
+  all_see_all.empty_sizes = all_see_all.lens = all_see_all.masks = false;
+  const RandomProblem problem(1, all_see_all);
+  BreakableTeam team = Breakable(2);
+  const auto why = [&](PlanKind plan) {
+    ForwardBits(team.device(), problem, Options(plan));
+    return team.device().report.why;
+  };
+  EXPECT_THAT(why(PlanKind::kGather), Not(HasSubstr("reaches")));
+  team.member(0).faults().set_remote(true);
+  EXPECT_THAT(
+      why(PlanKind::kGather),
+      HasSubstr("; cpu:0 reaches cpu:1 through the host's memory alone"));
+}
+
+TEST(TeamFaultTest, OneDeviceIsSaid) {
+  const RandomProblem problem(5, ServedOptions());
+  BreakableTeam team = Breakable(1);
+  ForwardBits(team.device(), problem, Options(PlanKind::kGather));
+  EXPECT_EQ(team.device().report.why, "there is one device alone");
 }
 
 TEST(TeamFaultTest, LackOfMemoryAnywhereIsSaidAndForgotten) {
@@ -113,7 +81,7 @@ TEST(TeamFaultTest, LackOfMemoryAnywhereIsSaidAndForgotten) {
     const GroupOptions options =
         Options(run % 2 == 0 ? PlanKind::kHeads : PlanKind::kGather);
     const RandomProblem problem(run, ServedOptions());
-    Breakable team(3);
+    BreakableTeam team = Breakable(3);
     const Bits right = ForwardBits(team.device(), problem, options);
     FaultPlan& full = team.member(static_cast<int>(random() % 3)).faults();
     full.set_full(run % 4 < 2, run % 4 >= 2);
@@ -132,7 +100,7 @@ TEST(TeamFaultTest, LackOfMemoryAnywhereIsSaidAndForgotten) {
 
 TEST(TeamFaultTest, TheLastOnesFaultIsTheTeams) {
   const RandomProblem problem(3, ServedOptions());
-  Breakable team(2);
+  BreakableTeam team = Breakable(2);
   team.member(0).faults().FailAfter(3, absl::InternalError("first"));
   team.member(1).faults().FailAfter(9, absl::InternalError("last"));
   RandomProblem::ForwardOutputs out = problem.MakeForwardOutputs();
@@ -148,7 +116,7 @@ TEST(TeamFaultTest, GroupsThatRunOneAfterAnotherAllRunAnew) {
     RandomProblem::ForwardOutputs out_a = a.MakeForwardOutputs();
     RandomProblem::ForwardOutputs out_b = b.MakeForwardOutputs();
     const GroupOptions options = Options(PlanKind::kGather);
-    Breakable team(2);
+    BreakableTeam team = Breakable(2);
     team.member(1).faults().FailAfter(call, absl::InternalError("broken"));
     Stream& stream = *team.device().stream;
     const ForwardArgs args_a = a.Forward(out_a), args_b = b.Forward(out_b);
