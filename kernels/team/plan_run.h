@@ -18,6 +18,7 @@
 #include "kernels/team/crew.h"
 #include "kernels/team/host_tensors.h"
 #include "kernels/team/member_stream.h"
+#include "kernels/team/plan_tensors.h"
 
 namespace attnd {
 
@@ -62,27 +63,14 @@ class PlanRun {
   absl::Status Enqueue(int device, const plan::Sum& sum);
   absl::Status Enqueue(int device, const plan::Download& download);
 
-  // The buffer, as if it held all of its tensor.
-  Place PlaceOfBuffer(int buffer) const;
-  Place HostPlace(int buffer) const;
-  // Calls copy(BlockCopy) for blocks that make up the slice.
-  template <class Copy>
-  absl::Status ForEachBlock(int buffer, const plan::Slice& slice,
-                            const Place& from, const Place& to,
-                            Copy copy) const;
-  Problem ProblemOf(const plan::Part& part,
-                    std::vector<KvSegment>& segments) const;
-  TensorView RowsOf(const plan::Part& part, TensorId id) const;
-  RowView FloatsOf(const plan::Part& part, TensorId id) const;
-
   const plan::PlanRequest& request_;
   const plan::Plan& plan_;
   const Group& group_;
+  PlanTensors tensors_;
   const GroupOptions options_;
   const absl::Span<MemberStream* const> streams_;
   const int first_point_;
-  std::vector<std::byte*> memory_;  // by buffer
-  std::vector<bool> is_point_;      // by step
+  std::vector<bool> is_point_;  // by step
   Board board_;
   int failed_ = -1;
 };

@@ -1,0 +1,255 @@
+#include "kernels/team/plan_tensors.h"
+
+#include <optional>
+
+#include "kernels/plan/plan_builder.h"
+
+namespace attnd {
+namespace {
+
+using plan::Slice;
+
+TensorView ViewAt(const Place& place, int64_t token, int64_t head) {
+  return {place.At(token, head), place.dtype, 0, place.token_stride,
+          place.head_stride};
+}
+
+ConstTensorView Const(const TensorView& view) {
+  return {view.data, view.dtype, view.batch_stride, view.token_stride,
+          view.head_stride};
+}
+
+ConstRowView Const(const RowView& rows) {
+  return {rows.data, rows.batch_stride, rows.head_stride};
+}
+
+RowView FloatsAt(const Place& place, int64_t token, int64_t head) {
+  return {reinterpret_cast<float*>(place.At(token, head)), 0,
+          place.head_stride};
+}
+
+bool IsRowFloats(TensorId id) {
+  return id == TensorId::kLse || id == TensorId::kDelta ||
+         id == TensorId::kDLse;
+}
+
+int64_t Columns(const Slice& slice) {
+  int64_t columns = 0;
+  for (const plan::Run& run : slice.columns) columns += run.count;
+  return columns;
+}
+
+// One copy where rows lie without gaps.
+BlockCopy Merged(BlockCopy copy) {
+  if (copy.rows > 1 && copy.from_pitch == copy.row_bytes &&
+      copy.to_pitch == copy.row_bytes) {
+    copy.row_bytes *= copy.rows;
+    copy.rows = 1;
+  }
+  return copy;
+}
+
+// Whether a sum's result has a head's tokens side by side.
+bool IsByHeads(const Place& place) {
+  return place.head_stride > place.token_stride;
+}
+
+}  // namespace
+
+int64_t PlanTensors::BytesOf(const plan::Buffer& buffer) const {
+  return SliceBytes(request_, buffer.tensor, buffer.dtype, buffer.slice);
+}
+
+Place PlanTensors::Buffer(int index) const {
+  const plan::Buffer& buffer = plan_.buffers[index];
+  const Slice& slice = buffer.slice;
+  const Place host = Host(index);
+  const plan::ProblemShape& shape = request_.ProblemOf(slice.sequence);
+  const int64_t elements = buffer.tensor == TensorId::kBias
+                               ? Columns(slice)
+                               : TokenElements(shape, buffer.tensor);
+  Place place{memory_[index], buffer.dtype};
+  // As the host's memory lies, so that copies are long; LSE and its kin are
+  // wanted so.
+  if (IsRowFloats(buffer.tensor) || host.head_stride > host.token_stride) {
+    place.token_stride = elements;
+    place.head_stride = slice.tokens.count * elements;
+  } else {
+    place.head_stride = elements;
+    place.token_stride = slice.heads * elements;
+  }
+  place.data = place.At(-slice.tokens.first, -slice.head);
+  return place;
+}
+
+Place PlanTensors::Host(int index) const {
+  const plan::Buffer& b = plan_.buffers[index];
+  return PlaceOf(group_, request_.sequences[b.slice.sequence], b.tensor);
+}
+
+void PlanTensors::AddBiasCopies(const Slice& slice, const Place& from,
+                                const Place& to,
+                                std::vector<BlockCopy>& copies) {
+  const int64_t size = SizeOf(to.dtype);
+  const int64_t tokens = slice.tokens.count, token = slice.tokens.first;
+  int64_t column = 0;
+  for (const plan::Run& run : slice.columns) {
+    const int64_t from_column = from.has_all_columns ? run.first : column;
+    const int64_t to_column = to.has_all_columns ? run.first : column;
+    for (int64_t h = slice.head; h < slice.head + slice.heads; ++h) {
+      copies.push_back(
+          Merged({from.At(token, h) + from_column * size,
+                  to.At(token, h) + to_column * size, run.count * size, tokens,
+                  from.token_stride * size, to.token_stride * size}));
+    }
+    column += run.count;
+  }
+}
+
+void PlanTensors::AddCopies(int buffer, const Slice& slice, const Place& from,
+                            const Place& to,
+                            std::vector<BlockCopy>& copies) const {
+  if (slice.tokens.empty() || slice.heads <= 0) return;
+  const plan::Buffer& b = plan_.buffers[buffer];
+  if (b.tensor == TensorId::kBias) {
+    AddBiasCopies(slice, from, to, copies);
+    return;
+  }
+  const int64_t size = SizeOf(b.dtype);
+  const int64_t tokens = slice.tokens.count, token = slice.tokens.first;
+  const int64_t elements =
+      TokenElements(request_.ProblemOf(slice.sequence), b.tensor);
+  const auto side_by_side = [](int64_t a, int64_t b, int64_t stride) {
+    return a == stride && b == stride;
+  };
+  if (slice.heads == 1 ||
+      side_by_side(from.head_stride, to.head_stride, elements)) {
+    copies.push_back(
+        Merged({from.At(token, slice.head), to.At(token, slice.head),
+                slice.heads * elements * size, tokens, from.token_stride * size,
+                to.token_stride * size}));
+    return;
+  }
+  if (side_by_side(from.token_stride, to.token_stride, elements)) {
+    copies.push_back(
+        Merged({from.At(token, slice.head), to.At(token, slice.head),
+                tokens * elements * size, slice.heads, from.head_stride * size,
+                to.head_stride * size}));
+    return;
+  }
+  for (int64_t h = slice.head; h < slice.head + slice.heads; ++h) {
+    copies.push_back(
+        Merged({from.At(token, h), to.At(token, h), elements * size, tokens,
+                from.token_stride * size, to.token_stride * size}));
+  }
+}
+
+RowDots PlanTensors::Dots(const plan::Dot& dot) const {
+  const Slice& slice = dot.slice;
+  const int64_t row = slice.tokens.first;
+  RowDots dots;
+  dots.a = Const(ViewAt(Buffer(dot.d_o), row, slice.head));
+  dots.b = Const(ViewAt(Buffer(dot.o), row, slice.head));
+  dots.to = FloatsAt(Buffer(dot.delta), row, slice.head);
+  dots.rows = slice.tokens.count;
+  dots.heads = slice.heads;
+  dots.dim = request_.ProblemOf(slice.sequence).value_dim;
+  return dots;
+}
+
+BlockSum PlanTensors::SumWithoutTerms(const plan::Sum& sum) const {
+  const Place to = Buffer(sum.to);
+  const int64_t tokens = sum.slice.tokens.count, heads = sum.slice.heads;
+  const int64_t elements = TokenElements(request_.ProblemOf(sum.slice.sequence),
+                                         plan_.buffers[sum.to].tensor);
+  const bool by_heads = IsByHeads(to);
+  BlockSum block;
+  block.to = to.At(sum.slice.tokens.first, sum.slice.head);
+  block.dtype = to.dtype;
+  block.to_pitch = by_heads ? to.head_stride : to.token_stride;
+  block.row_elements = (by_heads ? tokens : heads) * elements;
+  block.rows = by_heads ? heads : tokens;
+  return block;
+}
+
+BlockSum::Term PlanTensors::TermOf(const plan::Sum& sum, int buffer) const {
+  const Place term = Buffer(buffer);
+  return {reinterpret_cast<const float*>(
+              term.At(sum.slice.tokens.first, sum.slice.head)),
+          IsByHeads(Buffer(sum.to)) ? term.head_stride : term.token_stride};
+}
+
+Problem PlanTensors::ProblemOf(const plan::Part& part,
+                               std::vector<KvSegment>& segments) const {
+  const plan::SequenceShape& sequence = request_.sequences[part.sequence];
+  const plan::ProblemShape& shape = request_.ProblemOf(sequence);
+  const RowIntervals& sees = sequence.sees;
+  Problem p = group_.problem(sequence.problem);
+  p.batch = 1;
+  p.q_len = part.rows.count;
+  p.q_heads = part.kv_heads * shape.group();
+  p.kv_heads = part.kv_heads;
+  p.q_lens = {};
+  p.q_starts = {};
+  p.q_start = sees.q_start + part.rows.first * sees.q_stride;
+  p.whole = Whole{sees.rows, sees.columns, shape.q_heads, shape.kv_heads};
+  p.q = Const(RowsOf(part, TensorId::kQ));
+  p.bias = {};
+  if (part.buffers[TensorId::kBias].has_value()) {
+    const TensorView bias = RowsOf(part, TensorId::kBias);
+    p.bias = {bias.data, bias.dtype, 0,
+              shape.bias_per_head ? bias.head_stride : 0, bias.token_stride};
+  }
+  for (const plan::Columns& columns : part.columns) {
+    const auto view = [&](int buffer) {
+      return ViewAt(Buffer(buffer), columns.run.first, part.kv_head);
+    };
+    KvSegment segment;
+    segment.k = Const(view(columns.k));
+    segment.v = Const(view(columns.v));
+    if (columns.dk.has_value()) segment.dk = view(*columns.dk);
+    if (columns.dv.has_value()) segment.dv = view(*columns.dv);
+    segment.len = columns.run.count;
+    segment.positions.start =
+        sees.kv_start + columns.run.first * sees.kv_stride;
+    segment.positions.stride = sees.kv_stride;
+    segments.push_back(segment);
+  }
+  p.kv = segments;
+  return p;
+}
+
+TensorView PlanTensors::RowsOf(const plan::Part& part, TensorId id) const {
+  const std::optional<int>& buffer = part.buffers[id];
+  if (!buffer.has_value()) return {};
+  const plan::ProblemShape& shape = request_.ProblemOf(part.sequence);
+  const bool one_head = id == TensorId::kBias && !shape.bias_per_head;
+  return ViewAt(Buffer(*buffer), part.rows.first,
+                one_head ? 0 : part.kv_head * shape.group());
+}
+
+RowView PlanTensors::FloatsOf(const plan::Part& part, TensorId id) const {
+  const TensorView rows = RowsOf(part, id);
+  return {static_cast<float*>(rows.data), 0, rows.head_stride};
+}
+
+ForwardArgs PlanTensors::Forward(const plan::Part& part,
+                                 std::vector<KvSegment>& segments) const {
+  return {ProblemOf(part, segments), RowsOf(part, TensorId::kO),
+          FloatsOf(part, TensorId::kLse)};
+}
+
+BackwardArgs PlanTensors::Backward(const plan::Part& part,
+                                   std::vector<KvSegment>& segments) const {
+  BackwardArgs args;
+  args.problem = ProblemOf(part, segments);
+  args.d_o = Const(RowsOf(part, TensorId::kDO));
+  args.lse = Const(FloatsOf(part, TensorId::kLse));
+  args.o = Const(RowsOf(part, TensorId::kO));
+  args.delta = Const(FloatsOf(part, TensorId::kDelta));
+  args.d_lse = Const(FloatsOf(part, TensorId::kDLse));
+  args.dq = RowsOf(part, TensorId::kDQ);
+  return args;
+}
+
+}  // namespace attnd
