@@ -73,10 +73,11 @@ Outcome Judged(const char* call, const client::Report& report,
           absl::StrCat(call, " (", report.kernel, "): ", verdict)};
 }
 
+// By the kernel, as a team's device does not say what its members are.
 Arithmetic ArithmeticOf(Op op, const FuzzProblem& p,
                         const client::Report& report) {
   return Owed(op, p,
-              absl::StartsWith(report.device, "cpu")
+              absl::StartsWith(report.kernel, "cpu/")
                   ? Arithmetic::Cpu()
                   : Arithmetic::Gpu(p.dtype()));
 }
