@@ -1,5 +1,6 @@
-// Members of a team on a runtime that fails when it is told to, and that does
-// everything as late as it may.
+// A request's whole way through members, and what fails on it.
+
+#include "tests/kernels/cuda/fake_member.h"
 
 #include <cstring>
 #include <functional>
@@ -8,11 +9,8 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/backward.h"
 #include "kernels/cuda/cuda_member.h"
 #include "kernels/cuda/device/status.h"
-#include "kernels/cuda/forward.h"
-#include "kernels/cuda/team/sum_kernels.h"
 #include "tests/kernels/cuda/fake_runtime.h"
 
 namespace attnd::cuda {
@@ -20,127 +18,12 @@ namespace {
 
 using testing::FakeCuda;
 using testing::FakeCudaUse;
+using testing::FakeMemberTest;
+using testing::kMiB;
 using Queue = MemberStream::Queue;
-
-constexpr int64_t kMiB = int64_t{1} << 20;
-
-// What BeginForward and BeginBackward take of a workspace, and in how many
-// slices.
-int64_t next_scratch = kMiB;
-int next_slices = 1;
-bool next_faults = false;
-int slices_over = 0;
-// Of the last sum that was launched.
-SumParams last_sum;
-bool last_aligned = false;
-
-class FakeRest : public Rest {
- public:
-  explicit FakeRest(Workspace& workspace) : workspace_(workspace) {}
-
-  absl::Status EnqueueSlice() override {
-    const auto scratch = workspace_.Scratch(next_scratch);
-    if (!scratch.ok()) return scratch.status();
-    if (next_faults) {
-      testing::BreakFakeDevice(workspace_.stream(), cudaErrorIllegalAddress);
-    }
-    testing::EnqueueFake(workspace_.stream(), [] { ++slices_over; });
-    ++enqueued_;
-    return absl::OkStatus();
-  }
-  double share() const override {
-    return static_cast<double>(enqueued_) / slices_;
-  }
-
- private:
-  Workspace& workspace_;
-  const int slices_ = next_slices;
-  int enqueued_ = 0;
-};
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Rest>> BeginForward(
-    absl::Span<const ForwardArgs>, Algorithm, const Gpu&, Workspace& workspace,
-    const SliceOptions&) {
-  return BeginRest(std::make_unique<FakeRest>(workspace));
-}
-
-absl::StatusOr<std::unique_ptr<Rest>> BeginBackward(
-    absl::Span<const BackwardArgs>, const GroupOptions&, const Gpu&,
-    Workspace& workspace, const SliceOptions&) {
-  return BeginRest(std::make_unique<FakeRest>(workspace));
-}
-
-cudaError_t LaunchSum(const SumParams& params, DType, bool aligned,
-                      cudaStream_t stream) {
-  last_sum = params;
-  last_aligned = aligned;
-  testing::EnqueueFake(stream, [p = params] {
-    auto* to = static_cast<float*>(p.to);
-    for (int64_t row = 0; row < p.rows; ++row) {
-      for (int64_t i = 0; i < p.row_elements; ++i) {
-        float sum = 0;
-        for (int t = 0; t < p.num_terms; ++t) {
-          sum += p.terms[t].data[row * p.terms[t].pitch + i];
-        }
-        to[row * p.to_pitch + i] = sum;
-      }
-    }
-  });
-  return cudaSuccess;
-}
-
-cudaError_t LaunchDot(const DotParams&, cudaStream_t) { return cudaSuccess; }
-
-namespace {
 
 constexpr int64_t kFloats = 1000;
 constexpr int64_t kRowBytes = kFloats * 4;
-
-class FakeMemberTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    next_scratch = kMiB;
-    next_slices = 1;
-    next_faults = false;
-    slices_over = 0;
-    before_ = FakeCuda();
-    for (int device : {0, 1}) members_.push_back(NewMember(device));
-  }
-  void TearDown() override {
-    testing::FailFakeCall(-1, cudaSuccess);
-    members_.clear();
-    testing::RepairFakeDevice();
-    testing::LetFakePeersReach(true);
-    testing::SetFakeDevices(3);
-    testing::SetFakeDeviceMemory(int64_t{1} << 30);
-    testing::SetFakePinnedMemory(int64_t{1} << 30);
-  }
-
-  static std::unique_ptr<CudaMember> NewMember(int device) {
-    return CudaMember::Create(device, Gpu()).value();
-  }
-  // Waits for all, then resets all, whatever comes of it.
-  static absl::Status WaitAndReset(
-      const std::vector<std::unique_ptr<CudaMember>>& members) {
-    absl::Status status;
-    for (const auto& member : members) status.Update(member->Wait().status());
-    for (const auto& member : members) member->Reset();
-    return status;
-  }
-  // Whether all that the process held at SetUp is all that it holds.
-  void ExpectNothingHeld() const {
-    const FakeCudaUse now = FakeCuda();
-    EXPECT_EQ(now.device_bytes, before_.device_bytes);
-    EXPECT_EQ(now.pinned_bytes, before_.pinned_bytes);
-    EXPECT_EQ(now.streams, before_.streams);
-    EXPECT_EQ(now.events, before_.events);
-  }
-
-  FakeCudaUse before_;
-  std::vector<std::unique_ptr<CudaMember>> members_;
-};
 
 // A request as plans have it: member 0 gets floats, the others pull them by
 // rows, add them to what they have, and give back the sum of both, which member
@@ -247,7 +130,7 @@ TEST_F(FakeMemberTest, AnExchangeIsRightHoweverLateEverythingIs) {
     EXPECT_TRUE(exchange.IsRight());
   }
   // Memory was there for whoever used it.
-  EXPECT_EQ(FakeCuda().early_copies, 0);
+  EXPECT_EQ(FakeCuda().early_copies, before_.early_copies);
   members_.clear();
   ExpectNothingHeld();
 }
@@ -321,7 +204,7 @@ TEST_F(FakeMemberTest, EveryFailureIsToldAndLeavesNothingBehind) {
 }
 
 TEST_F(FakeMemberTest, AFaultIsInternalEverywhereFromThenOn) {
-  next_faults = true;
+  kernels_.faults = true;
   CudaMember& member = *members_[0];
   std::vector<float> host(kFloats);
   const auto memory = member.Allocate(kRowBytes);
@@ -351,225 +234,16 @@ TEST_F(FakeMemberTest, NoMemoryIsNoFault) {
   EXPECT_EQ(member.Allocate(6 * kMiB).status().code(),
             absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(member.Allocate(2 * kMiB).ok());
-  next_scratch = 4 * kMiB;
+  kernels_.scratch = 4 * kMiB;
   EXPECT_EQ(member.Forward({}, {}).code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(member.Backward({}, {}).code(),
             absl::StatusCode::kResourceExhausted);
-  next_scratch = kMiB;
+  kernels_.scratch = kMiB;
   EXPECT_TRUE(member.Forward({}, {}).ok());
   EXPECT_TRUE(member.Backward({}, {}).ok());
   EXPECT_TRUE(member.Wait().ok());
-  EXPECT_EQ(slices_over, 2);
-}
-
-TEST_F(FakeMemberTest, AGroupIsEnqueuedToItsEnd) {
-  next_slices = 7;
-  ASSERT_TRUE(members_[0]->Forward({}, {}).ok());
-  EXPECT_GE(slices_over, 4);
-  const PhaseTimes times = members_[0]->Wait().value();
-  EXPECT_EQ(slices_over, 7);
-  EXPECT_GT(times.compute, absl::ZeroDuration());
-}
-
-// What is awaited already costs nothing, nor does what nobody comes after.
-TEST_F(FakeMemberTest, EachPointIsAwaitedOnce) {
-  CudaMember &first = *members_[0], &second = *members_[1];
-  std::vector<float> host(kFloats);
-  const auto* from = reinterpret_cast<const std::byte*>(host.data());
-  std::byte* a = first.Allocate(kRowBytes).value();
-  std::byte* b = second.Allocate(kRowBytes).value();
-  const auto pull = [&] {
-    ASSERT_TRUE(
-        second.Pull(first, {.from = a, .to = b, .row_bytes = kRowBytes}).ok());
-  };
-  for (int point = 0; point < 5; ++point) {
-    ASSERT_TRUE(
-        first.Upload({.from = from, .to = a, .row_bytes = kRowBytes}).ok());
-    ASSERT_TRUE(first.Record(Queue::kUpload, point).ok());
-  }
-  pull();  // makes the stream, which awaits its memory
-  const int64_t waits = FakeCuda().waits_ever;
-  for (int point : {4, 3, 0, 4, 2}) {
-    ASSERT_TRUE(second.Await(Queue::kPull, first, point).ok());
-  }
-  EXPECT_EQ(FakeCuda().waits_ever, waits);
-  pull();
-  pull();
-  EXPECT_EQ(FakeCuda().waits_ever, waits + 1);
-  // Its own queue is in order anyway.
-  ASSERT_TRUE(second.Record(Queue::kPull, 9).ok());
-  ASSERT_TRUE(second.Await(Queue::kPull, second, 9).ok());
-  pull();
-  EXPECT_EQ(FakeCuda().waits_ever, waits + 1);
-  ASSERT_TRUE(WaitAndReset(members_).ok());
-}
-
-// A point in a queue stands behind what the queue awaits, also where nothing
-// has come into it.
-TEST_F(FakeMemberTest, PointsPassOnWhatTheirQueueAwaits) {
-  CudaMember &first = *members_[0], &second = *members_[1];
-  std::vector<float> host(kFloats, 3.0f), got(kFloats);
-  std::byte* a = first.Allocate(kRowBytes).value();
-  std::byte* b = second.Allocate(kRowBytes).value();
-  ASSERT_TRUE(first
-                  .Upload({.from = reinterpret_cast<std::byte*>(host.data()),
-                           .to = a,
-                           .row_bytes = kRowBytes})
-                  .ok());
-  ASSERT_TRUE(first.Record(Queue::kUpload, 0).ok());
-  ASSERT_TRUE(second.Await(Queue::kUpload, first, 0).ok());
-  ASSERT_TRUE(second.Record(Queue::kUpload, 1).ok());
-  ASSERT_TRUE(second.Await(Queue::kCompute, second, 1).ok());
-  ASSERT_TRUE(second.Record(Queue::kCompute, 2).ok());
-  ASSERT_TRUE(second.Await(Queue::kPull, second, 2).ok());
-  ASSERT_TRUE(second.Record(Queue::kPull, 3).ok());
-  ASSERT_TRUE(
-      second.Pull(first, {.from = a, .to = b, .row_bytes = kRowBytes}).ok());
-  ASSERT_TRUE(second.Record(Queue::kPull, 4).ok());
-  ASSERT_TRUE(second.Await(Queue::kDownload, second, 4).ok());
-  ASSERT_TRUE(second
-                  .Download({.from = b,
-                             .to = reinterpret_cast<std::byte*>(got.data()),
-                             .row_bytes = kRowBytes})
-                  .ok());
-  ASSERT_TRUE(second.Wait().ok());  // nobody has waited for the first
-  EXPECT_EQ(got, host);
-  ASSERT_TRUE(WaitAndReset(members_).ok());
-}
-
-TEST_F(FakeMemberTest, PointsGoWithReset) {
-  CudaMember& member = *members_[0];
-  ASSERT_TRUE(member.Record(Queue::kUpload, 5).ok());
-  ASSERT_TRUE(member.Await(Queue::kPull, member, 5).ok());
-  ASSERT_TRUE(WaitAndReset(members_).ok());
-  EXPECT_FALSE(member.Await(Queue::kPull, member, 5).ok());
-}
-
-TEST_F(FakeMemberTest, KeepsLittleScratch) {
-  const int64_t before = FakeCuda().device_bytes;
-  next_scratch = 300 * kMiB;
-  ASSERT_TRUE(members_[0]->Forward({}, {}).ok());
-  ASSERT_TRUE(WaitAndReset(members_).ok());
-  next_scratch = kMiB;
-  ASSERT_TRUE(members_[0]->Forward({}, {}).ok());
-  ASSERT_TRUE(WaitAndReset(members_).ok());
-  EXPECT_LT(FakeCuda().device_bytes, before + 10 * kMiB);
-}
-
-// Pulls from different devices do not wait for each other.
-TEST_F(FakeMemberTest, EachPeerHasAStream) {
-  members_.push_back(NewMember(2));
-  const int before = FakeCuda().streams;
-  std::byte* to = members_[0]->Allocate(100).value();
-  for (int turn = 0; turn < 3; ++turn) {
-    for (int peer : {1, 2}) {
-      std::byte* from = members_[peer]->Allocate(100).value();
-      ASSERT_TRUE(members_[0]
-                      ->Pull(*members_[peer],
-                             {.from = from, .to = to, .row_bytes = 100})
-                      .ok());
-    }
-  }
-  EXPECT_EQ(FakeCuda().streams, before + 2);
-  ASSERT_TRUE(WaitAndReset(members_).ok());
-}
-
-TEST_F(FakeMemberTest, WithoutAccessPullsTakeADetour) {
-  testing::LetFakePeersReach(false);
-  testing::SetFakeDevices(4);  // one of which nobody knows anything yet
-  members_.push_back(NewMember(3));
-  EXPECT_FALSE(members_[0]->Reaches(*members_[2]));
-  EXPECT_TRUE(members_[0]->Reaches(*members_[1]));
-  EXPECT_TRUE(members_[2]->Reaches(*members_[2]));
-  const int64_t detours = FakeCuda().detours_ever;
-  CudaMember &first = *members_[0], &last = *members_[2];
-  std::vector<std::byte> host(10'000), got(10'000);
-  for (size_t i = 0; i < host.size(); ++i) host[i] = std::byte(i * 7);
-  std::byte* a = last.Allocate(10'000).value();
-  std::byte* b = first.Allocate(10'000).value();
-  ASSERT_TRUE(
-      last.Upload({.from = host.data(), .to = a, .row_bytes = 10'000}).ok());
-  ASSERT_TRUE(last.Record(Queue::kUpload, 0).ok());
-  ASSERT_TRUE(first.Await(Queue::kPull, last, 0).ok());
-  ASSERT_TRUE(first.Pull(last, {.from = a, .to = b, .row_bytes = 5000}).ok());
-  ASSERT_TRUE(first
-                  .Pull(last, {.from = a + 5000,
-                               .to = b + 5000,
-                               .row_bytes = 40,
-                               .rows = 100,
-                               .from_pitch = 50,
-                               .to_pitch = 45})
-                  .ok());
-  EXPECT_EQ(FakeCuda().detours_ever, detours + 2);
-  ASSERT_TRUE(first.Record(Queue::kPull, 0).ok());
-  ASSERT_TRUE(first.Await(Queue::kDownload, first, 0).ok());
-  ASSERT_TRUE(
-      first.Download({.from = b, .to = got.data(), .row_bytes = 10'000}).ok());
-  ASSERT_TRUE(WaitAndReset(members_).ok());
-  EXPECT_EQ(std::memcmp(got.data(), host.data(), 5000), 0);
-  for (int row = 0; row < 100; ++row) {
-    ASSERT_EQ(std::memcmp(&got[5000 + 45 * row], &host[5000 + 50 * row], 40),
-              0);
-  }
-}
-
-TEST_F(FakeMemberTest, RowsAreOneCopy) {
-  CudaMember &first = *members_[0], &second = *members_[1];
-  std::vector<std::byte> host(10'000);
-  std::byte* a = first.Allocate(10'000).value();
-  std::byte* b = second.Allocate(10'000).value();
-  BlockCopy copy{.from = host.data(),
-                 .to = a,
-                 .row_bytes = 40,
-                 .rows = 100,
-                 .from_pitch = 50,
-                 .to_pitch = 40};
-  // The host's may lie over a boundary of pieces: two runs, and a row apart.
-  const int64_t before = FakeCuda().copies_ever;
-  ASSERT_TRUE(first.Upload(copy).ok());
-  EXPECT_LE(FakeCuda().copies_ever, before + 4);
-  copy.from = a;
-  copy.to = b;
-  const int64_t uploaded = FakeCuda().copies_ever;
-  ASSERT_TRUE(second.Pull(first, copy).ok());
-  EXPECT_EQ(FakeCuda().copies_ever, uploaded + 1);
-  ASSERT_TRUE(WaitAndReset(members_).ok());
-}
-
-TEST_F(FakeMemberTest, SumsAreOneRowWhereNothingLiesBetweenRows) {
-  CudaMember& member = *members_[0];
-  auto* memory = reinterpret_cast<float*>(member.Allocate(4000).value());
-  const BlockSum::Term terms[] = {{memory, 8}, {memory + 80, 8}};
-  BlockSum sum{.terms = terms,
-               .to = memory + 160,
-               .to_pitch = 8,
-               .row_elements = 8,
-               .rows = 10};
-  ASSERT_TRUE(member.Sum(sum).ok());
-  EXPECT_EQ(last_sum.rows, 1);
-  EXPECT_EQ(last_sum.row_elements, 80);
-  EXPECT_TRUE(last_aligned);
-  sum.to_pitch = 9;
-  ASSERT_TRUE(member.Sum(sum).ok());
-  EXPECT_EQ(last_sum.rows, 10);
-  EXPECT_FALSE(last_aligned);
-  sum.to_pitch = 12;
-  ASSERT_TRUE(member.Sum(sum).ok());
-  EXPECT_TRUE(last_aligned);
-  sum.to = memory + 161;
-  ASSERT_TRUE(member.Sum(sum).ok());
-  EXPECT_FALSE(last_aligned);
-  ASSERT_TRUE(member.Wait().ok());
-}
-
-TEST_F(FakeMemberTest, SumsOfTooManyTermsAreRefused) {
-  const std::vector<BlockSum::Term> terms(BlockSum::kMostTerms + 1);
-  float to = 0;
-  EXPECT_FALSE(
-      members_[0]
-          ->Sum({.terms = terms, .to = &to, .row_elements = 1, .rows = 1})
-          .ok());
+  EXPECT_EQ(kernels_.slices_over, 2);
 }
 
 }  // namespace
