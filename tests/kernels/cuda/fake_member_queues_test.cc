@@ -12,7 +12,6 @@ namespace attnd::cuda {
 namespace {
 
 using testing::FakeCuda;
-using testing::FakeCudaUse;
 using testing::FakeMemberTest;
 using testing::kMiB;
 using Queue = MemberStream::Queue;
