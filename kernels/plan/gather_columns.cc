@@ -11,9 +11,8 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/plan/gather.h"
-#include "kernels/plan/plan_builder.h"
+#include "kernels/plan/gather_plan.h"
 #include "kernels/plan/term_sums.h"
 
 namespace attnd::plan {
@@ -23,19 +22,16 @@ using Steps = std::vector<int>;
 
 // K and V of a section's heads of a sequence on one device: its own columns,
 // and what it fetches.
-struct Gathered {
+struct SectionColumns {
   int k = -1, v = -1;
   Steps own, all;  // the steps that bring its own, and all
 };
 
-class ColumnsGather {
+class ColumnsGather : private GatherPlan {
  public:
   ColumnsGather(const PlanRequest& request, int devices,
                 const Sections& sections)
-      : builder_(request, devices, PlanKind::kGather),
-        placings_(PlaceTokens(request, devices)),
-        section_ends_(sections),
-        sections_(static_cast<int>(sections.size())),
+      : GatherPlan(request, devices, sections),
         needed_(devices, std::vector<Run>(request.sequences.size())),
         rows_of_(request.sequences.size()) {}
 
@@ -44,17 +40,14 @@ class ColumnsGather {
     ForEachDevice([this](int device) { PlaceGradients(device); });
     ForEachSection(
         [this](int device, int section) { LoadColumns(device, section); });
-    ForEachSection([this](int device, int section) { Fetch(device, section); });
-    for (int section = 0; section < sections_; ++section) {
-      ForEachDevice([&](int device) { ComputeSection(device, section); });
-      // Behind the next section, so that it need not wait for the terms.
-      if (section > 0) SumSection(section - 1);
-    }
-    SumSection(sections_ - 1);
+    ForEachSection([this](int device, int section) {
+      ForEachPeer(device, [&](int peer) { Fetch(peer, device, section); });
+    });
+    ComputeAndSum(
+        [this](int device, int section) { ComputeSection(device, section); },
+        [this](int device, int section) { SumSection(device, section); });
     Store();
-    return builder_.Finish(
-        absl::StrCat("rows stay, columns in ", sections_, " sections of heads"),
-        sections_, section_ends_.front());
+    return Finish("rows stay, columns");
   }
 
  private:
@@ -80,23 +73,6 @@ class ColumnsGather {
   };
   using Key = std::tuple<int, int32_t, int>;  // device, sequence, section
 
-  const PlanRequest& request() const { return builder_.request(); }
-  int32_t sequences() const {
-    return static_cast<int32_t>(request().sequences.size());
-  }
-  template <class Do>
-  void ForEachDevice(Do todo) {
-    for (int device = 0; device < builder_.devices(); ++device) todo(device);
-  }
-  template <class Do>
-  void ForEachSection(Do todo) {
-    for (int section = 0; section < sections_; ++section) {
-      ForEachDevice([&](int device) { todo(device, section); });
-    }
-  }
-  HeadRange Heads(int32_t i, int section) const {
-    return SectionHeads(request().ProblemOf(i), section_ends_, section);
-  }
   Slice ColumnsOf(int32_t i, int section, const Run& run) const {
     const HeadRange heads = Heads(i, section);
     return builder_.ColumnsOf(i, heads.head, heads.heads, run);
@@ -160,7 +136,7 @@ class ColumnsGather {
       if (Heads(i, section).heads == 0) continue;
       Run all = needed_[device][i];
       for (const Run& own : placings_[i].columns[device]) all = Hull(all, own);
-      Gathered& to = gathered_[{device, i, section}];
+      SectionColumns& to = columns_[{device, i, section}];
       const auto load = [&](TensorId id) {
         const int buffer =
             builder_.NewBuffer(device, id, *request().ProblemOf(i).inputs[id],
@@ -177,25 +153,18 @@ class ColumnsGather {
     }
   }
 
-  // From the next device on, so that not all ask the same one at once.
-  void Fetch(int device, int section) {
-    for (int next = 1; next < builder_.devices(); ++next) {
-      FetchFrom((device + next) % builder_.devices(), device, section);
-    }
-  }
-
-  void FetchFrom(int peer, int device, int section) {
+  void Fetch(int peer, int device, int section) {
     Pull pull;
     pull.peer = peer;
     Steps after;
-    std::vector<Gathered*> fetched;
+    std::vector<SectionColumns*> fetched;
     for (int32_t i = 0; i < sequences(); ++i) {
       if (Heads(i, section).heads == 0) continue;
       for (const Run& theirs : placings_[i].columns[peer]) {
         const Run run = Common(needed_[device][i], theirs);
         if (run.empty()) continue;
-        const Gathered& from = gathered_[{peer, i, section}];
-        Gathered& to = gathered_[{device, i, section}];
+        const SectionColumns& from = columns_[{peer, i, section}];
+        SectionColumns& to = columns_[{device, i, section}];
         const Slice slice = ColumnsOf(i, section, run);
         pull.items.push_back({from.k, to.k, slice});
         pull.items.push_back({from.v, to.v, slice});
@@ -205,7 +174,7 @@ class ColumnsGather {
     }
     if (pull.items.empty()) return;
     const int step = builder_.Add(device, std::move(pull), after);
-    for (Gathered* to : fetched) to->all.push_back(step);
+    for (SectionColumns* to : fetched) to->all.push_back(step);
   }
 
   void ComputeSection(int device, int section) {
@@ -216,7 +185,7 @@ class ColumnsGather {
       if (rows.device != device) continue;
       const HeadRange heads = Heads(rows.sequence, section);
       if (heads.heads == 0) continue;
-      const Gathered& kv = gathered_[{device, rows.sequence, section}];
+      const SectionColumns& kv = columns_[{device, rows.sequence, section}];
       Part part{rows.sequence, heads.head, heads.heads, rows.run};
       Columns columns{rows.needed, kv.k, kv.v};
       columns.dk = NewTerm(rows, TensorId::kDK, section);
@@ -252,26 +221,24 @@ class ColumnsGather {
     return buffer;
   }
 
-  void SumSection(int section) {
-    ForEachDevice([&](int device) {
-      std::vector<Total> totals;
-      std::vector<Gradient*> of;
-      for (Gradient& gradient : gradients_) {
-        const int32_t i = gradient.sequence;
-        if (gradient.device != device || Heads(i, section).heads == 0) continue;
-        Total total{gradient.buffer, ColumnsOf(i, section, gradient.run), {}};
-        for (const size_t rows : rows_of_[i]) {
-          total.terms.push_back(rows_[rows].terms[gradient.tensor][section]);
-        }
-        totals.push_back(std::move(total));
-        of.push_back(&gradient);
+  void SumSection(int device, int section) {
+    std::vector<Total> totals;
+    std::vector<Gradient*> of;
+    for (Gradient& gradient : gradients_) {
+      const int32_t i = gradient.sequence;
+      if (gradient.device != device || Heads(i, section).heads == 0) continue;
+      Total total{gradient.buffer, ColumnsOf(i, section, gradient.run), {}};
+      for (const size_t rows : rows_of_[i]) {
+        total.terms.push_back(rows_[rows].terms[gradient.tensor][section]);
       }
-      const std::vector<Steps> summed = SumTerms(device, totals, builder_);
-      for (size_t i = 0; i < of.size(); ++i) {
-        of[i]->summed.insert(of[i]->summed.end(), summed[i].begin(),
-                             summed[i].end());
-      }
-    });
+      totals.push_back(std::move(total));
+      of.push_back(&gradient);
+    }
+    const std::vector<Steps> summed = SumTerms(device, totals, builder_);
+    for (size_t i = 0; i < of.size(); ++i) {
+      of[i]->summed.insert(of[i]->summed.end(), summed[i].begin(),
+                           summed[i].end());
+    }
   }
 
   void Store() {
@@ -285,16 +252,12 @@ class ColumnsGather {
     }
   }
 
-  PlanBuilder builder_;
-  const std::vector<Placing> placings_;  // by sequence
-  const Sections section_ends_;
-  const int sections_;
   // By device and sequence: the columns that any of the device's rows see.
   std::vector<std::vector<Run>> needed_;
   std::vector<Rows> rows_;
   std::vector<std::vector<size_t>> rows_of_;  // in rows_, by sequence
   std::vector<Gradient> gradients_;
-  std::map<Key, Gathered> gathered_;
+  std::map<Key, SectionColumns> columns_;
 };
 
 }  // namespace

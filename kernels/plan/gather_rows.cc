@@ -9,9 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "kernels/plan/gather.h"
-#include "kernels/plan/plan_builder.h"
+#include "kernels/plan/gather_plan.h"
 #include "kernels/plan/term_sums.h"
 
 namespace attnd::plan {
@@ -24,38 +23,26 @@ constexpr TensorId kFetchedRows[] = {TensorId::kQ, TensorId::kDO,
                                      TensorId::kLse, TensorId::kDelta,
                                      TensorId::kDLse};
 
-class RowsGather {
+class RowsGather : private GatherPlan {
  public:
   RowsGather(const PlanRequest& request, int devices, const Sections& sections)
-      : builder_(request, devices, PlanKind::kGather),
-        placings_(PlaceTokens(request, devices)),
-        section_ends_(sections),
-        sections_(static_cast<int>(sections.size())) {}
+      : GatherPlan(request, devices, sections) {}
 
   Plan Make() {
-    ForEachDevice([this](int device, int32_t i) { LoadColumns(device, i); });
-    ForEachDevice([this](int device, int32_t i) { FindRows(device, i); });
+    ForEachPlace([this](int device, int32_t i) { LoadColumns(device, i); });
+    ForEachPlace([this](int device, int32_t i) { FindRows(device, i); });
     for (int section = 0; section < sections_; ++section) {
-      ForEachDevice(
+      ForEachPlace(
           [&](int device, int32_t i) { LoadRows(device, i, section); });
     }
-    for (int section = 0; section < sections_; ++section) {
-      for (int device = 0; device < builder_.devices(); ++device) {
-        Fetch(device, section);
-      }
-    }
-    for (int section = 0; section < sections_; ++section) {
-      for (int device = 0; device < builder_.devices(); ++device) {
-        ComputeSection(device, section);
-      }
-      // Behind the next section, so that it need not wait for the terms.
-      if (section > 0) SumSection(section - 1);
-    }
-    SumSection(sections_ - 1);
+    ForEachSection([this](int device, int section) {
+      ForEachPeer(device, [&](int peer) { Fetch(peer, device, section); });
+    });
+    ComputeAndSum(
+        [this](int device, int section) { ComputeSection(device, section); },
+        [this](int device, int section) { SumSection(device, section); });
     Store();
-    return builder_.Finish(
-        absl::StrCat("columns stay, rows in ", sections_, " sections of heads"),
-        sections_, section_ends_.front());
+    return Finish("columns stay, rows");
   }
 
  private:
@@ -89,24 +76,16 @@ class RowsGather {
     int step = -1;
   };
 
-  const PlanRequest& request() const { return builder_.request(); }
-  int32_t sequences() const {
-    return static_cast<int32_t>(request().sequences.size());
-  }
   template <class Do>
-  void ForEachDevice(Do todo) {
-    for (int device = 0; device < builder_.devices(); ++device) {
+  void ForEachPlace(Do todo) {
+    ForEachDevice([&](int device) {
       for (int32_t i = 0; i < sequences(); ++i) todo(device, i);
-    }
+    });
   }
   Place& PlaceOf(int device, int32_t i) { return places_[{device, i}]; }
   Section& SectionOf(int device, int32_t i, int section) {
     return parts_[{device, i, section}];
   }
-  HeadRange Heads(int32_t i, int section) const {
-    return SectionHeads(request().ProblemOf(i), section_ends_, section);
-  }
-
   void LoadColumns(int device, int32_t i) {
     const ProblemShape& shape = request().ProblemOf(i);
     for (const Run& run : placings_[i].columns[device]) {
@@ -207,13 +186,7 @@ class RowsGather {
     part.bias_loaded.push_back(builder_.UploadAll(*part.bias));
   }
 
-  void Fetch(int device, int section) {
-    for (int next = 1; next < builder_.devices(); ++next) {
-      FetchFrom((device + next) % builder_.devices(), device, section);
-    }
-  }
-
-  void FetchFrom(int peer, int device, int section) {
+  void Fetch(int peer, int device, int section) {
     Pull pull;
     pull.peer = peer;
     Steps after;
@@ -278,25 +251,23 @@ class RowsGather {
     }
   }
 
-  void SumSection(int section) {
-    for (int device = 0; device < builder_.devices(); ++device) {
-      std::vector<Total> totals;
-      std::vector<int32_t> of;
-      for (int32_t i = 0; i < sequences(); ++i) {
-        const HeadRange heads = Heads(i, section);
-        if (heads.heads == 0) continue;
-        for (const auto& [run, result] : PlaceOf(device, i).dq) {
-          totals.push_back({result,
-                            builder_.RowsOf(i, heads.head, heads.heads, run),
-                            TermsOf(i, section)});
-          of.push_back(i);
-        }
+  void SumSection(int device, int section) {
+    std::vector<Total> totals;
+    std::vector<int32_t> of;
+    for (int32_t i = 0; i < sequences(); ++i) {
+      const HeadRange heads = Heads(i, section);
+      if (heads.heads == 0) continue;
+      for (const auto& [run, result] : PlaceOf(device, i).dq) {
+        totals.push_back({result,
+                          builder_.RowsOf(i, heads.head, heads.heads, run),
+                          TermsOf(i, section)});
+        of.push_back(i);
       }
-      const std::vector<Steps> summed = SumTerms(device, totals, builder_);
-      for (size_t n = 0; n < of.size(); ++n) {
-        Steps& all = PlaceOf(device, of[n]).summed;
-        all.insert(all.end(), summed[n].begin(), summed[n].end());
-      }
+    }
+    const std::vector<Steps> summed = SumTerms(device, totals, builder_);
+    for (size_t n = 0; n < of.size(); ++n) {
+      Steps& all = PlaceOf(device, of[n]).summed;
+      all.insert(all.end(), summed[n].begin(), summed[n].end());
     }
   }
 
@@ -312,7 +283,7 @@ class RowsGather {
   }
 
   void Store() {
-    ForEachDevice([this](int device, int32_t i) {
+    ForEachPlace([this](int device, int32_t i) {
       const Place& place = PlaceOf(device, i);
       for (const Owned& owned : place.owned) {
         for (const std::optional<int>& gradient :
@@ -328,10 +299,6 @@ class RowsGather {
     });
   }
 
-  PlanBuilder builder_;
-  const std::vector<Placing> placings_;  // by sequence
-  const Sections section_ends_;
-  const int sections_;
   std::map<std::pair<int, int32_t>, Place> places_;  // by device and sequence
   std::map<std::tuple<int, int32_t, int>, Section> parts_;  // and section
 };
