@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/plan/cuts.h"
+#include "kernels/plan/gather.h"
 
 namespace attnd::plan {
 double FlopsOfPair(const PlanRequest& request, const SequenceShape& sequence,
@@ -68,10 +69,9 @@ double MostBufferBytes(Op op, const Problem& p, PlanKind kind, int devices) {
   }
   // Each buffer is aligned: in each section, on each device, at most so many of
   // a sequence; and of a head alone, on two devices.
-  constexpr double kSections = 6;
   const double buffers = by_columns_too ? 16 + 8 * n : 16;
   const double places =
-      kind == PlanKind::kGather ? batch * n * kSections : batch + 3 * n;
+      kind == PlanKind::kGather ? batch * n * kMostSections : batch + 3 * n;
   return bytes + places * buffers * static_cast<double>(kTensorAlignment);
 }
 

@@ -82,7 +82,6 @@ namespace {
 constexpr double kForwardSection = 15e-6, kBackwardSection = 190e-6;
 // The share of their speed that a section's copies reach, some MiB each.
 constexpr double kReached = 0.73;
-constexpr int kMostSections = 6;
 
 // Sizes of `count` sections that add up to `heads`, each larger than the one
 // before it by `growth`; with `tapers` the last is as small as the first.
@@ -184,18 +183,16 @@ std::pair<Sections, double> ChooseSections(const PlanRequest& request,
     compute = std::max(compute, work.compute);
   }
   const double growth = std::clamp(compute / fetch, 1.0, 16.0);
+  const int64_t most = std::min<int64_t>(heads, kMostSections);
+  const int64_t wanted = std::min<int64_t>(request.sections, most);
   std::vector<int64_t> best;
   double least = std::numeric_limits<double>::infinity();
-  for (int count = 1; count <= std::min<int64_t>(heads, kMostSections);
-       ++count) {
-    if (request.sections > 0 &&
-        count != std::min<int64_t>(request.sections, heads)) {
-      continue;
-    }
+  for (int count = 1; count <= most; ++count) {
+    if (wanted > 0 && count != wanted) continue;
     const std::vector<int64_t> sizes = Sizes(heads, count, growth, backward);
     const double seconds =
         Seconds(sizes, static_cast<double>(heads), works, section);
-    if (seconds < least) {
+    if (best.empty() || seconds < least) {
       least = seconds;
       best = sizes;
     }
@@ -231,8 +228,10 @@ Gathering ChooseGathering(const PlanRequest& request, int devices) {
   double least = std::numeric_limits<double>::infinity();
   for (const Gathered what : candidates) {
     auto [sections, seconds] = ChooseSections(request, devices, what);
-    if (seconds < least) best = {what, std::move(sections)};
-    least = std::min(least, seconds);
+    if (best.sections.empty() || seconds < least) {
+      least = seconds;
+      best = {what, std::move(sections)};
+    }
   }
   return best;
 }

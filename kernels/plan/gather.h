@@ -22,6 +22,8 @@ struct Placing {
 // other evenly; the larger shares go to the devices that have less to compute.
 std::vector<Placing> PlaceTokens(const PlanRequest& request, int devices);
 
+// So many sections at most.
+inline constexpr int kMostSections = 6;
 // Sections of heads: where each ends, as a share of all heads; the last is 1.
 using Sections = std::vector<double>;
 

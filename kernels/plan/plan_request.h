@@ -47,8 +47,8 @@ struct PlanRequest {
   std::vector<ProblemShape> problems;  // of one dtype and one pair of dims
   std::vector<SequenceShape> sequences;
   PlanKind kind = PlanKind::kHeads;  // kHeads or kGather
-  // Of kGather: in how many sections of heads data is fetched and computed; 0:
-  // as the plan finds best.
+  // Of kGather: in how many sections of heads data is fetched and computed, if
+  // there may be so many (gather.h); 0: as the plan finds best.
   int sections = 0;
   // Of its backward: what is fetched; none: as the plan finds best. Forward
   // always fetches columns.

@@ -118,6 +118,11 @@ TEST(PlanTest, TheFirstSectionIsSmallWhereComputingHidesTheRest) {
   const Sections long_ones = ChooseGathering(request, 2).sections;
   EXPECT_EQ(long_ones.front(), 1.0 / 16);
   EXPECT_EQ(long_ones.size(), 2);
+  // No more than asked for, and no more than there may be.
+  request.sections = 4;
+  EXPECT_EQ(ChooseGathering(request, 2).sections.size(), 4);
+  request.sections = 100;
+  EXPECT_EQ(ChooseGathering(request, 2).sections.size(), kMostSections);
   // One head cannot be divided.
   EXPECT_EQ(ChooseGathering(Causal(PlanKind::kGather, 131072, 1), 2).sections,
             Sections{1.0});
