@@ -150,7 +150,6 @@ absl::Status TeamStream::RunOnce(Job& job) {
                     ? plan::Describe(job.group.forward, job.options, first)
                     : plan::Describe(job.group.backward, job.options, first);
   job.plan = plan::MakePlan(job.request, static_cast<int>(streams.size()));
-  job.detours = Detours(job.plan, job.members);
   PlanRun run(job.request, job.plan, job.group, job.options, streams, points_);
   points_ += static_cast<int>(job.plan.steps.size());
   drained_ = false;
@@ -162,25 +161,6 @@ absl::Status TeamStream::RunOnce(Job& job) {
     members_.TakeOut(job.members[run.failed()], status);
   }
   return status;
-}
-
-std::string TeamStream::Detours(const plan::Plan& plan,
-                                const std::vector<int>& members) const {
-  std::set<std::pair<int, int>> pairs;
-  for (const plan::Step& step : plan.steps) {
-    const auto* pull = std::get_if<plan::Pull>(&step.what);
-    if (pull == nullptr) continue;
-    const int reader = members[step.device], owner = members[pull->peer];
-    if (!streams_[reader]->Reaches(*streams_[owner])) {
-      pairs.emplace(reader, owner);
-    }
-  }
-  std::string text;
-  for (const auto& [reader, owner] : pairs) {
-    absl::StrAppend(&text, "; ", members_.NameOf(reader), " reaches ",
-                    members_.NameOf(owner), " through the host's memory alone");
-  }
-  return text;
 }
 
 absl::Status TeamStream::Drain() {
@@ -254,11 +234,30 @@ absl::StatusOr<PhaseTimes> TeamStream::Wait() {
   return longest;
 }
 
+std::string TeamStream::Detours(const Job& job) const {
+  std::set<std::pair<int, int>> pairs;
+  for (const plan::Step& step : job.plan.steps) {
+    const auto* pull = std::get_if<plan::Pull>(&step.what);
+    if (pull == nullptr) continue;
+    const int reader = job.members[step.device];
+    const int owner = job.members[pull->peer];
+    if (!streams_[reader]->Reaches(*streams_[owner])) {
+      pairs.emplace(reader, owner);
+    }
+  }
+  std::string text;
+  for (const auto& [reader, owner] : pairs) {
+    absl::StrAppend(&text, "; ", members_.NameOf(reader), " reaches ",
+                    members_.NameOf(owner), " through the host's memory alone");
+  }
+  return text;
+}
+
 std::string TeamStream::Why() const {
   const Job& job = jobs_.back();
   return absl::StrCat(job.members.size() == 1 ? "there is one device alone"
                                               : absl::string_view(job.plan.why),
-                      job.detours, members_.Missing());
+                      Detours(job), members_.Missing());
 }
 
 void TeamStream::WriteReport() {

@@ -77,7 +77,6 @@ class TeamStream : public Stream {
     plan::PlanRequest request;
     plan::Plan plan;
     std::vector<int> members;
-    std::string detours;  // for the report
   };
   struct HostBlock {
     std::byte* memory;
@@ -91,10 +90,6 @@ class TeamStream : public Stream {
   // Runs it once. An error: members that broke have been taken out, and what
   // they and others had has been lost, unless it is RESOURCE_EXHAUSTED.
   absl::Status RunOnce(Job& job);
-  // What a plan's devices pull through the host's memory: "; cuda:1 reaches
-  // cuda:0 ...". Else empty.
-  std::string Detours(const plan::Plan& plan,
-                      const std::vector<int>& members) const;
   // Until members have done what they were given: the first error, of a member
   // that then has been taken out.
   absl::Status Drain();
@@ -102,7 +97,10 @@ class TeamStream : public Stream {
   absl::Status Finish();
   absl::Status RunAllAnew(absl::Status why);
   void ResetMembers();
-  // How the last job ran, and why so.
+  // What the job's devices pulled through the host's memory: "; cuda:1 reaches
+  // cuda:0 ...". Else empty.
+  std::string Detours(const Job& job) const;
+  // Why the last job ran as it did.
   std::string Why() const;
   void WriteReport();
 
