@@ -181,7 +181,7 @@ class FaultyBackend : public Backend {
         backend_->NewMemberStream();
     if (!stream.ok()) return stream.status();
     return std::make_unique<FaultyStream>(
-        *std::move(stream), device_.kind == "cpu", faults_, live_bytes_);
+        *std::move(stream), device_.shares_host_memory, faults_, live_bytes_);
   }
   absl::StatusOr<std::shared_ptr<DeviceBuffer>> NewBuffer(
       int64_t bytes) override {
