@@ -269,24 +269,18 @@ class RegionTest(client.ClientTest):
     self.await_end(request)
 
   def test_an_old_mapping_reads_zeros_and_reaches_nobody(self):
-    old = self.lease(32 * MIB)  # there is one of these
+    old = self.lease(32 * MIB)
     old.bytes[:] = 0x5a
     old.lease.close()
     self.assertTrue(eventually(lambda: not old.bytes.any()))
-    def next_lease():
-      try:
-        return self.lease(32 * MIB)
-      except RuntimeError:
-        return None
-    leased = []
-    self.assertTrue(eventually(lambda: leased.append(next_lease()) or leased[-1]))
-    new = leased[-1]
+    new = self.lease(32 * MIB)
     self.assertNotEqual(new.id, old.id)
     self.assertFalse(new.bytes.any())
     old.bytes[:] = 0x77
     self.assertFalse(new.bytes.any())
     new.bytes[:] = 0x33
-    self.assertTrue((old.bytes == 0x77).all())
+    # The server may make it zeros once more, when it lets go of the memory.
+    self.assertTrue(((old.bytes == 0x77) | (old.bytes == 0)).all())
 
 
 class WithoutRegionsTest(client.ClientTest):
