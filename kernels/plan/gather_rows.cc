@@ -86,6 +86,7 @@ class RowsGather : private GatherPlan {
   Section& SectionOf(int device, int32_t i, int section) {
     return parts_[{device, i, section}];
   }
+
   void LoadColumns(int device, int32_t i) {
     const ProblemShape& shape = request().ProblemOf(i);
     for (const Run& run : placings_[i].columns[device]) {

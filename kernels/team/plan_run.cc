@@ -6,6 +6,20 @@
 #include "absl/container/inlined_vector.h"
 
 namespace attnd {
+namespace {
+
+// Calls send(copy) for one after the other, until one fails.
+template <class Send>
+absl::Status SendEach(absl::Span<const BlockCopy> copies, Send send) {
+  absl::Status status;
+  for (const BlockCopy& copy : copies) {
+    status = send(copy);
+    if (!status.ok()) break;
+  }
+  return status;
+}
+
+}  // namespace
 
 PlanRun::PlanRun(const plan::PlanRequest& request, const plan::Plan& plan,
                  const Group& group, const GroupOptions& options,
@@ -136,12 +150,9 @@ absl::Status PlanRun::Enqueue(int device, const plan::Upload& upload) {
   std::vector<BlockCopy> copies;
   tensors_.AddCopies(upload.to, upload.slice, tensors_.Host(upload.to),
                      tensors_.Buffer(upload.to), copies);
-  absl::Status status;
-  for (const BlockCopy& copy : copies) {
-    if (!status.ok()) break;
-    status = streams_[device]->Upload(copy);
-  }
-  return status;
+  return SendEach(copies, [&](const BlockCopy& copy) {
+    return streams_[device]->Upload(copy);
+  });
 }
 
 absl::Status PlanRun::Enqueue(int device, const plan::Download& download) {
@@ -149,12 +160,9 @@ absl::Status PlanRun::Enqueue(int device, const plan::Download& download) {
   tensors_.AddCopies(download.from, download.slice,
                      tensors_.Buffer(download.from),
                      tensors_.Host(download.from), copies);
-  absl::Status status;
-  for (const BlockCopy& copy : copies) {
-    if (!status.ok()) break;
-    status = streams_[device]->Download(copy);
-  }
-  return status;
+  return SendEach(copies, [&](const BlockCopy& copy) {
+    return streams_[device]->Download(copy);
+  });
 }
 
 absl::Status PlanRun::Enqueue(int device, const plan::Pull& pull) {
