@@ -119,10 +119,12 @@ class CancelToken {
   std::atomic<bool> cancelled_{false};
 };
 
-// The lengths and heads of the sequence that a problem is a part of.
+// The lengths and heads of the sequence that a problem is a part of, and which
+// of these K/V heads is the problem's head 0.
 struct Whole {
   int64_t q_len = 0, kv_len = 0;
   int64_t q_heads = 0, kv_heads = 0;
+  int64_t kv_head = 0;
 };
 
 // The inputs that forward and backward share.

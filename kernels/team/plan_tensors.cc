@@ -192,7 +192,8 @@ Problem PlanTensors::ProblemOf(const plan::Part& part,
   p.q_lens = {};
   p.q_starts = {};
   p.q_start = sees.q_start + part.rows.first * sees.q_stride;
-  p.whole = Whole{sees.rows, sees.columns, shape.q_heads, shape.kv_heads};
+  p.whole = Whole{sees.rows, sees.columns, shape.q_heads, shape.kv_heads,
+                  part.kv_head};
   p.q = Const(RowsOf(part, TensorId::kQ));
   p.bias = {};
   if (part.buffers[TensorId::kBias].has_value()) {

@@ -114,6 +114,15 @@ struct Case {
   }
 };
 
+// The problem as a part of a sequence, which has this K/V head first: so its
+// columns go up where blocks take turns (visits.h).
+BackwardArgs ColumnsUp(BackwardArgs args) {
+  const Problem& p = args.problem;
+  args.problem.whole =
+      Whole{p.q_len, PaddedKvLen(p), p.q_heads, p.kv_heads, /*kv_head=*/255};
+  return args;
+}
+
 class EmulatedBackwardTest : public ::testing::TestWithParam<Case> {};
 
 // Every second one is behind another in a group.
@@ -126,7 +135,8 @@ TEST_P(EmulatedBackwardTest, IsAccurate) {
   for (bool deterministic : {false, true}) {
     auto other_out = other.MakeBackwardOutputs();
     const auto run = [&](const BackwardArgs& args) {
-      std::vector<BackwardArgs> group = {args};
+      std::vector<BackwardArgs> group = {seed / 2 % 2 == 0 ? args
+                                                           : ColumnsUp(args)};
       if (seed % 2 == 1) {
         group.insert(group.begin(), other.Backward(other_out));
       }
@@ -320,7 +330,9 @@ TEST_P(EmulatedBackwardRepeatTest, GivesTheSameBitsInAnyOrderOfEvents) {
   for (int run = 0; run < 3; ++run) {
     EmulatedGpu gpu(family.gpu, 100 * run + seed);
     auto out = problem.MakeBackwardOutputs();
-    const absl::Status status = gpu.Backward({problem.Backward(out)}, true);
+    const BackwardArgs args = problem.Backward(out);
+    const absl::Status status =
+        gpu.Backward({seed % 2 == 0 ? args : ColumnsUp(args)}, true);
     ASSERT_TRUE(status.ok()) << status;
     runs.push_back({out.dq.bytes()});
     for (const auto& d_k : out.dk) runs.back().push_back(d_k.bytes());
@@ -331,6 +343,101 @@ TEST_P(EmulatedBackwardRepeatTest, GivesTheSameBitsInAnyOrderOfEvents) {
 
 INSTANTIATE_TEST_SUITE_P(Random, EmulatedBackwardRepeatTest,
                          ::testing::ValuesIn(Cases(4)), Name);
+
+// The view of head `head` of a tensor or of rows, and of what follows.
+template <class View>
+View FromHead(View view, int64_t head, int64_t element_bytes) {
+  if (!view) return view;
+  auto* data = reinterpret_cast<uintptr_t*>(&view.data);
+  *data += head * view.head_stride * element_bytes;
+  return view;
+}
+
+// One K/V head of a problem, which is a part of a sequence.
+struct OneHead {
+  OneHead(const BackwardArgs& whole, int64_t kv_head) : args(whole) {
+    const Problem& from = whole.problem;
+    const int64_t head = kv_head * from.group();
+    const auto tensor = [](auto view, int64_t first) {
+      return FromHead(view, first, SizeOf(view.dtype));
+    };
+    const auto rows = [&](auto view) {
+      return FromHead(view, head, sizeof(float));
+    };
+    args.d_o = tensor(whole.d_o, head);
+    args.o = tensor(whole.o, head);
+    args.dq = tensor(whole.dq, head);
+    args.lse = rows(whole.lse);
+    args.delta = rows(whole.delta);
+    args.d_lse = rows(whole.d_lse);
+    for (const KvSegment& s : from.kv) {
+      segments.push_back(s);
+      segments.back().k = tensor(s.k, kv_head);
+      segments.back().v = tensor(s.v, kv_head);
+      segments.back().dk = tensor(s.dk, kv_head);
+      segments.back().dv = tensor(s.dv, kv_head);
+    }
+    Problem& p = args.problem;
+    p.kv = segments;
+    p.q = tensor(from.q, head);
+    p.bias = FromHead(from.bias, head, SizeOf(from.bias.dtype));
+    p.q_heads = from.group();
+    p.kv_heads = 1;
+    p.whole->kv_head += kv_head;
+  }
+  OneHead(const OneHead&) = delete;
+  OneHead& operator=(const OneHead&) = delete;
+
+  std::vector<KvSegment> segments;
+  BackwardArgs args;
+};
+
+class EmulatedBackwardHeadsTest : public ::testing::TestWithParam<Family> {};
+
+// As where several GPUs share a problem's heads, of some of which columns go
+// up. Columns are enough for sums of dQ to depend on their order.
+TEST_P(EmulatedBackwardHeadsTest, HaveTheBitsThatTheyHaveTogether) {
+  const int64_t dim = GetParam().options.head_dim;
+  GradientProblem problem(dim, {.dtype = GetParam().options.dtypes[0],
+                                .q_len = 70,
+                                .kv_len = 500,
+                                .q_heads = 4,
+                                .kv_heads = 2,
+                                .dim = dim,
+                                .mask = {.left = 300}});
+  problem.Solve();
+  // Of four blocks of columns a head columns of so many heads go down before
+  // others go up. So the second one's do.
+  const int64_t down = dim == 256 ? 16 : 32;
+  Problem& p = problem.problem();
+  p.whole = WholeOf(p, p.q_len, p.kv[0].len);
+  p.whole->kv_head = down - 1;
+  p.whole->kv_heads = down + 10;
+  std::vector<Bits> runs;
+  for (bool apart : {false, true}) {
+    problem.PoisonOutputs();
+    EmulatedGpu gpu(GetParam().gpu, dim);
+    for (int64_t h = 0; h < (apart ? p.kv_heads : 1); ++h) {
+      const OneHead head(problem.args, h);
+      const absl::Status status =
+          gpu.Backward({apart ? head.args : problem.args}, true);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    EXPECT_TRUE(problem.IsAccurate());
+    runs.push_back(problem.Bits());
+  }
+  EXPECT_TRUE(runs[0] == runs[1]);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Dims, EmulatedBackwardHeadsTest,
+    ::testing::Values(
+        Family{"Hopper64", kHopper, OfDims(DType::kF16, 64, 64)},
+        Family{"Hopper128", kLargeHopper, OfDims(DType::kBF16, 128, 128)},
+        Family{"Hopper256", kHopper, OfDims(DType::kBF16, 256, 256)},
+        Family{"Float32", kAmpere, OfDims(DType::kF32, 40, 40)},
+        Family{"Large64", kAmpere, OfDims(DType::kF16, 40, 40)}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace attnd::emulation

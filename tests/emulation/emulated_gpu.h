@@ -20,12 +20,14 @@
 namespace attnd::emulation {
 
 // What kernels are made for. Few multiprocessors, so that blocks which stay
-// have many tiles each.
+// have many tiles each; and no L2 cache that would keep a head's rows.
 inline constexpr cuda::Gpu kHopper = {
     .capability = 90, .multiprocessors = 3, .shared_bytes = 227 << 10};
 // Two heads of a few blocks of columns have place beside each other.
-inline constexpr cuda::Gpu kLargeHopper = {
-    .capability = 90, .multiprocessors = 9, .shared_bytes = 227 << 10};
+inline constexpr cuda::Gpu kLargeHopper = {.capability = 90,
+                                           .multiprocessors = 9,
+                                           .shared_bytes = 227 << 10,
+                                           .cache_bytes = 50 << 20};
 // So few that slices are small.
 inline constexpr cuda::Gpu kSmallHopper = {
     .capability = 90, .multiprocessors = 2, .shared_bytes = 227 << 10};

@@ -117,9 +117,12 @@ absl::StatusOr<Gpu> DescribeGpu(int index) {
   if (!count.ok()) return count.status();
   const auto shared = Attribute(index, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   if (!shared.ok()) return shared.status();
+  const auto cache = Attribute(index, cudaDevAttrL2CacheSize);
+  if (!cache.ok()) return cache.status();
   return Gpu{.capability = *capability,
              .multiprocessors = *count,
-             .shared_bytes = *shared};
+             .shared_bytes = *shared,
+             .cache_bytes = *cache};
 }
 
 absl::StatusOr<Gpu> CurrentGpu() {

@@ -27,11 +27,13 @@ absl::StatusOr<std::vector<int>> UsableDevices();
 // does not work.
 absl::StatusOr<DeviceInfo> OpenDevice(int index, int64_t retained_bytes);
 
-// What decides which kernels run on a device.
+// What decides which kernels run on a device, and in which order their tiles
+// come.
 struct Gpu {
   int capability = 0;  // times ten: 90 is 9.0
   int multiprocessors = 0;
   int shared_bytes = 0;  // that a block of threads may have
+  int cache_bytes = 0;   // of L2
 
   constexpr bool is_hopper() const { return capability == kHopperCapability; }
 };

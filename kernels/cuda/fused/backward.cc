@@ -16,6 +16,7 @@
 #include "kernels/cuda/sm80/kernels.h"
 #include "kernels/cuda/sm90/backward/tensor_maps.h"
 #include "kernels/cuda/sm90/kernels.h"
+#include "kernels/cuda/tile/column_order.h"
 
 namespace attnd::cuda {
 namespace {
@@ -49,17 +50,29 @@ int MostDqDim(const Choice& choice) {
 // and delta (`rows` of each), sums of dQ, turn counters, turn limits, huge-LSE
 // flags.
 struct ScratchWords {
-  int64_t rows, sums, turns, turns_until, huge;
+  int64_t rows, sums, turns, turn_offsets, huge;
   int64_t total() const {
-    return Lines(3 * rows + sums + turns + turns_until + huge);
+    return Lines(3 * rows + sums + turns + turn_offsets + huge);
   }
 };
 ScratchWords ScratchOf(const Problem& p, int dq_dim) {
   const int64_t rows = p.batch * PaddedRows(p.q_len);
   return {rows * p.q_heads, rows * p.q_heads * dq_dim,
           rows * p.q_heads / kTurnRows,
-          rows * static_cast<int64_t>(p.kv.size()) / kTurnRows,
+          2 * rows * static_cast<int64_t>(p.kv.size()) / kTurnRows,
           rows * p.q_heads / kGradientRows};
+}
+
+// Whether the L2 cache keeps so many bytes of rows while one block of columns
+// after the other visits them: some of it has other things.
+bool IsCached(int64_t bytes, const Gpu& gpu) {
+  return 4 * bytes <= int64_t{3} * gpu.cache_bytes;
+}
+// Bytes that blocks of columns read and write of the rows of a K/V head.
+int64_t RowBytes(const Problem& p, const Kernel& kernel) {
+  return p.group() * p.q_len *
+         ((p.head_dim + p.value_dim) * SizeOf(p.dtype()) +
+          DqDim(kernel) * static_cast<int64_t>(sizeof(float)));
 }
 
 // What a kernel must know of its tiles in advance.
@@ -144,16 +157,23 @@ class BackwardChunk {
     }
   }
 
-  // Where blocks take turns, as many heads come together as the GPU has place
-  // for.
   Tiles TilesOf(const Problem& p, const Kernel& kernel) const {
     Tiles tiles = ColumnTiles(p, kernel);
     tiles.last_first = deterministic_;
-    if (deterministic_ && tiles.count() > 0) {
-      tiles.heads_together = std::clamp<int64_t>(
-          gpu_.multiprocessors / kernel.cluster / tiles.row_blocks, 1,
-          tiles.heads);
+    if (!deterministic_ || !kernel.persistent || tiles.count() == 0) {
+      return tiles;
     }
+    tiles.alternates = true;
+    const Whole whole = WholeOf(p, p.q_len, PaddedKvLen(p));
+    tiles.first_kv_head = whole.kv_head;
+    tiles.whole_kv_heads = whole.kv_heads;
+    const ColumnOrder order =
+        OrderInTurns(static_cast<uint32_t>(tiles.heads),
+                     static_cast<uint32_t>(tiles.row_blocks),
+                     gpu_.multiprocessors / kernel.cluster,
+                     IsCached(RowBytes(p, kernel), gpu_));
+    tiles.heads_together = order.heads_together;
+    tiles.chunk_blocks = order.chunk_blocks;
     return tiles;
   }
 
@@ -186,11 +206,15 @@ class BackwardChunk {
     g.delta_at = g.lse_at + words.rows;
     g.natural_lse_at = g.delta_at + words.rows;
     g.turns_at = g.natural_lse_at + words.rows;
-    g.turns_until_at = g.turns_at + words.turns;
-    g.huge_at = g.turns_until_at + words.turns_until;
+    g.turn_offsets_at = g.turns_at + words.turns;
+    g.huge_at = g.turn_offsets_at + words.turn_offsets;
     g.turn_rows = kernel.rows;
     g.turn_cols = kernel.cols;
     g.cluster = kernel.cluster;
+    const Whole whole =
+        WholeOf(args.problem, args.problem.q_len, PaddedKvLen(args.problem));
+    g.first_kv_head = static_cast<int32_t>(whole.kv_head);
+    g.whole_kv_heads = static_cast<int32_t>(whole.kv_heads);
     scratch_words_ += words.total();
     return chunk_.blob.Append(args, g);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/tile/column_order.h"
 #include "kernels/cuda/tile/visits.h"
 
 namespace attnd::cuda {
@@ -84,28 +85,52 @@ TileTimes::Alike TileTimes::From(int64_t index) {
           kTileMicros + pair_micros_ * Pairs(b, place.block)};
 }
 
-// As the kernels have it: sm90/scheduler.cuh forward, where a section of fewer
-// heads comes first, and sm90/backward/plan_columns.cu, where it comes last. In
-// sm80's heads follow one another. Forward's last rows come first.
 TileTimes::Place TileTimes::PlaceOf(int64_t index) const {
+  return tiles_.are_columns ? ColumnPlaceOf(index) : RowPlaceOf(index);
+}
+
+// As sm90/scheduler.cuh has it; in sm80's heads follow one another. The last
+// rows come first.
+TileTimes::Place TileTimes::RowPlaceOf(int64_t index) const {
   const int64_t together = kernel_.persistent ? tiles_.heads_together : 1;
   const int64_t blocks = tiles_.row_blocks;
-  const int64_t rest = tiles_.are_columns ? 0 : tiles_.heads % together;
+  const int64_t rest = tiles_.heads % together;
   int64_t first_head = 0, width = std::max<int64_t>(rest, 1);
   if (index >= rest * blocks) {
     index -= rest * blocks;
     const int64_t section = index / (together * blocks);
     index -= section * together * blocks;
     first_head = rest + section * together;
-    width = std::min(together, tiles_.heads - first_head);
+    width = together;
   }
   const bool by_head =
       tiles_.heads_follow && first_head + width != tiles_.heads;
   const int64_t block = by_head ? index % blocks : index / width;
   const int64_t head = by_head ? index / blocks : index % width;
-  const bool last_first = !tiles_.are_columns || tiles_.last_first;
-  return {first_head + head, last_first ? blocks - 1 - block : block,
-          by_head ? 1 : width - head};
+  return {first_head + head, blocks - 1 - block, by_head ? 1 : width - head};
+}
+
+// As sm90/backward/plan_columns.cu has it; in sm80's heads follow one another.
+TileTimes::Place TileTimes::ColumnPlaceOf(int64_t index) const {
+  const auto [head, block] =
+      cuda::PlaceOf({static_cast<uint32_t>(tiles_.heads),
+                     static_cast<uint32_t>(tiles_.row_blocks),
+                     static_cast<uint32_t>(tiles_.heads_together),
+                     static_cast<uint32_t>(tiles_.chunk_blocks)},
+                    static_cast<uint32_t>(index));
+  const bool goes_up =
+      !tiles_.last_first || (tiles_.alternates && ColumnsOfHeadGoUp(head));
+  return {head, goes_up ? block : tiles_.row_blocks - 1 - block, 1};
+}
+
+bool TileTimes::ColumnsOfHeadGoUp(int64_t head) const {
+  const int64_t heads = tiles_.heads / p_.batch;
+  int64_t blocks = 0;
+  for (const KvSegment& s : p_.kv) {
+    blocks += (KvLen(s, head / heads) + kernel_.cols - 1) / kernel_.cols;
+  }
+  return ColumnsGoUp(tiles_.first_kv_head + head % heads, tiles_.whole_kv_heads,
+                     blocks, kernel_.cluster);
 }
 
 double TileTimes::Pairs(int64_t b, int64_t block) {

@@ -36,6 +36,10 @@ class TileTimes {
     int64_t head, block, count;
   };
   Place PlaceOf(int64_t index) const;
+  Place RowPlaceOf(int64_t index) const;
+  Place ColumnPlaceOf(int64_t index) const;
+  // `head` is one of all sequences' heads: see ColumnsGoUp (column_order.h).
+  bool ColumnsOfHeadGoUp(int64_t head) const;
   // Pairs of rows and columns that the block of a sequence visits.
   double Pairs(int64_t b, int64_t block);
   double RowPairs(int64_t block) const;

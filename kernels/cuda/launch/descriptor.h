@@ -66,6 +66,7 @@ struct alignas(16) TileRun {
   // K/V head.
   int64_t row_blocks = 0;
   int64_t heads_together = 1;  // see Tiles in launch.h
+  int32_t chunk_blocks = 0;    // see Tiles
   int32_t parts = 1;           // parts per block of rows, at most
   bool has_o_map = false;      // whether `maps` has a valid one of O
   bool heads_follow = false;   // see Tiles, and PlaceOf in sm90/scheduler.cuh

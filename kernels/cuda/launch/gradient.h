@@ -57,9 +57,9 @@ struct alignas(16) DeviceGradients {
   // uint32 [batch * q_heads, padded_rows / kTurnRows]: whose turn it is
   // (tile/turns.cuh). For deterministic problems.
   int64_t turns_at = 0;
-  // uint32 [batch, num_segments, padded_rows / kTurnRows]: TurnsUntil, at the
-  // first rows of each tile. For deterministic problems.
-  int64_t turns_until_at = 0;
+  // uint32 [2, batch, num_segments, padded_rows / kTurnRows]: TurnsUntil and
+  // TurnsBefore, at the first rows of each tile. For deterministic problems.
+  int64_t turn_offsets_at = 0;
   // uint32 [batch * q_heads, padded_rows / kGradientRows]: whether one of these
   // kGradientRows rows has a huge LSE (tile/score.cuh); lse_at then has
   // kHugeLse for all of them but empty ones. For 16-bit inputs.
@@ -67,7 +67,15 @@ struct alignas(16) DeviceGradients {
   // The tiles that take turns: the main kernel's rows and columns.
   int32_t turn_rows = 0, turn_cols = 0;
   int32_t cluster = 1;  // blocks of threads per cluster, as Kernel has it
+  // Of the sequences' K/V heads, the one that is this problem's head 0, and how
+  // many there are.
+  int32_t first_kv_head = 0, whole_kv_heads = 0;
 };
+// Words of each half of what lies at turn_offsets_at.
+constexpr int64_t TurnWords(const DeviceProblem& problem,
+                            const DeviceGradients& g) {
+  return problem.batch * problem.num_segments * g.padded_rows / kTurnRows;
+}
 
 }  // namespace attnd::cuda
 

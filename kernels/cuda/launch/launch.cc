@@ -79,6 +79,7 @@ void Launch::Add(const Blob& blob, BlobOffset problem, const Tiles& tiles,
   run.has_o_map = extras.has_o_map;
   run.gradients = extras.gradients;
   run.heads_together = tiles.heads_together;
+  run.chunk_blocks = static_cast<int32_t>(tiles.chunk_blocks);
   run.heads_follow = tiles.heads_follow;
   run.row_blocks = tiles.row_blocks;
   run.parts = static_cast<int32_t>(tiles.parts);

@@ -30,13 +30,20 @@ struct Tiles {
   const Problem* problem = nullptr;
   bool are_columns = false;  // blocks are of columns: see ColumnTiles
   bool last_first = false;   // of columns: a head's last block comes first
-  int64_t heads = 0;         // of the whole batch; each has its own row blocks
-  int64_t row_blocks = 0;    // row blocks per head
-  int64_t parts = 1;         // parts per row block
-  int64_t columns = 0;       // columns that one tile reads
-  int64_t tile_rows = 0;     // rows per tile that leave partial results
+  // Of some K/V heads the first block comes first all the same: see ColumnsGoUp
+  // in tile/column_order.h. The problem's head 0 is first_kv_head of the
+  // whole_kv_heads that its sequences have.
+  bool alternates = false;
+  int64_t first_kv_head = 0, whole_kv_heads = 0;
+  int64_t heads = 0;       // of the whole batch; each has its own row blocks
+  int64_t row_blocks = 0;  // row blocks per head
+  int64_t parts = 1;       // parts per row block
+  int64_t columns = 0;     // columns that one tile reads
+  int64_t tile_rows = 0;   // rows per tile that leave partial results
   // Heads interleaved block by block: a section. Some kernels ignore it.
   int64_t heads_together = 1;
+  // Of columns: see ColumnOrder in tile/column_order.h.
+  int64_t chunk_blocks = 0;
   // Heads run one after another, except in the last section.
   bool heads_follow = false;
 

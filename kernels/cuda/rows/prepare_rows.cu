@@ -208,10 +208,10 @@ __device__ void DotRows(const RowTile& tile, SharedRows& shared,
   }
 }
 
-// Writes TurnsUntil (turns.cuh) of the tile's rows for each segment: `turns` is
-// [batch, num_segments, padded_rows / kTurnRows].
-__device__ void WriteTurnsUntil(const RowTile& tile, const std::byte* blob,
-                                uint32_t* turns) {
+// Writes TurnsUntil and TurnsBefore (turns.cuh) of the tile's rows for each
+// segment: `turns` is [2, batch, num_segments, padded_rows / kTurnRows].
+__device__ void WriteTurns(const RowTile& tile, const std::byte* blob,
+                           uint32_t* turns) {
   const DeviceGradients& g = *tile.gradients;
   const Sequence sequence =
       MakeSequence(blob, *tile.problem, tile.segments, tile.b);
@@ -222,8 +222,12 @@ __device__ void WriteTurnsUntil(const RowTile& tile, const std::byte* blob,
     const int64_t first = tile.first_row + i % blocks * g.turn_rows;
     if (first >= sequence.q_len) continue;
     const int64_t last = min(first + g.turn_rows, sequence.q_len) - 1;
-    turns[((int64_t{tile.b} * segments + segment) * g.padded_rows + first) /
-          kTurnRows] = TurnsUntil(sequence, segment, first, last, g.turn_cols);
+    const int64_t at =
+        ((int64_t{tile.b} * segments + segment) * g.padded_rows + first) /
+        kTurnRows;
+    turns[at] = TurnsUntil(sequence, segment, first, last, g.turn_cols);
+    turns[TurnWords(*tile.problem, g) + at] =
+        TurnsBefore(sequence, segment, first, last, g.turn_cols);
   }
 }
 
@@ -236,7 +240,7 @@ __device__ void BeginTurns(const RowTile& tile, const LaunchParams& params) {
     words[g.turns_at + tile.PaddedRow() / kTurnRows + threadIdx.x] = 0;
   }
   if (tile.h == 0) {
-    WriteTurnsUntil(tile, BlobOf(params), words + g.turns_until_at);
+    WriteTurns(tile, BlobOf(params), words + g.turn_offsets_at);
   }
 }
 

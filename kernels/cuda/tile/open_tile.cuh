@@ -30,7 +30,7 @@ struct OpenTile {
   BlobOffset maps, gradients;
   bool has_o_map;
   uint32_t row_blocks;
-  uint32_t heads_together;
+  uint32_t heads_together, chunk_blocks;
   bool heads_follow;
   int32_t parts;
   uint32_t index;  // the tile's number in its run
@@ -145,6 +145,7 @@ __device__ inline OpenTile MakeOpenTile(const std::byte* blob,
           run.has_o_map,
           static_cast<uint32_t>(run.row_blocks),
           static_cast<uint32_t>(run.heads_together),
+          static_cast<uint32_t>(run.chunk_blocks),
           run.heads_follow,
           run.parts,
           static_cast<uint32_t>(tile - run.first_tile)};

@@ -2,13 +2,15 @@
 #define ATTND_KERNELS_CUDA_TILE_TURNS_CUH_
 
 // The order in which blocks of columns add to the sums of dQ, where that must
-// be the same each time: they take turns at each block of rows, the last block
-// of the last segment first, and a counter of the rows says whose turn it is.
+// be the same each time: they take turns at each block of rows, and a counter
+// of the rows says whose turn it is. A head whose columns go down has the last
+// block of the last segment first, one whose columns go up the first block of
+// the first segment.
 //
 // Nobody waits for ever, whatever else runs on the device: blocks of threads
-// take their blocks of columns from a counter, a head's last columns first. So
-// those that one waits for were taken before it, by blocks of threads that are
-// running, and the first one waits for nobody.
+// take their blocks of columns from a counter, a head's in the order of their
+// turns. So those that one waits for were taken before it, by blocks of threads
+// that are running, and the first one waits for nobody.
 
 #include <cstdint>
 
@@ -18,15 +20,28 @@
 
 namespace attnd::cuda {
 
-// How many turns there are at rows [first, last] up to and with that of block 0
-// of `segment`, where blocks have `cols` columns: block n has turn TurnsUntil -
-// 1 - n, counted from 0. PrepareRows stores it for every tile of rows, because
-// the threads that wait for turns have few registers.
+// Of a head whose columns go down: how many turns there are at rows [first,
+// last] up to and with that of block 0 of `segment`, where blocks have `cols`
+// columns: block n has turn TurnsUntil - 1 - n, counted from 0. PrepareRows
+// stores it for every tile of rows, because the threads that wait for turns
+// have few registers.
 __device__ inline uint32_t TurnsUntil(const Sequence& sequence, int segment,
                                       int64_t first, int64_t last, int cols) {
   int64_t turns =
       ColumnBlocksOf(sequence.Intervals(segment), first, last, cols).hi;
   for (int n = segment + 1; n < sequence.problem->num_segments; ++n) {
+    turns += ColumnBlocksOf(sequence.Intervals(n), first, last, cols).size();
+  }
+  return static_cast<uint32_t>(turns);
+}
+
+// The same of a head whose columns go up, and one more: block n has turn
+// TurnsBefore - 1 + n.
+__device__ inline uint32_t TurnsBefore(const Sequence& sequence, int segment,
+                                       int64_t first, int64_t last, int cols) {
+  int64_t turns =
+      1 - ColumnBlocksOf(sequence.Intervals(segment), first, last, cols).lo;
+  for (int n = 0; n < segment; ++n) {
     turns += ColumnBlocksOf(sequence.Intervals(n), first, last, cols).size();
   }
   return static_cast<uint32_t>(turns);

@@ -30,9 +30,11 @@ using testing::ShapeName;
 // As small as slices can be: a wave of tiles.
 const SliceOptions kSmallest = {.time = absl::Nanoseconds(1), .least_waves = 1};
 
-// The GPU as if it had so few multiprocessors that a wave is small.
+// The GPU as if it had so few multiprocessors that a wave is small, and no L2
+// cache that would keep a head's rows: heads come chunk by chunk then.
 cuda::Gpu Few(cuda::Gpu gpu) {
   gpu.multiprocessors = 4;
+  gpu.cache_bytes = 0;
   return gpu;
 }
 

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "kernels/cuda/sm80/decode_tiles.h"
+#include "kernels/cuda/tile/column_order.h"
 #include "kernels/mask.h"
 #include "tests/kernels/random_problem.h"
 
@@ -247,23 +248,40 @@ TEST_F(SlicesTest, SlicesTakeTheSameWhateverLengthsSequencesHave) {
                  RowPairs(sized.p, tiles, kStays.rows));
 }
 
-// First columns are seen by most rows; with turns they come last.
+// First columns are seen by most rows; with turns they come last, or in every
+// other head first, perhaps chunk by chunk of two heads.
 TEST_F(SlicesTest, BackwardsSlicesTakeTheSameUnderAMask) {
-  const Sized sized({.batch = 1, .len = 32768, .heads = 2, .causal = true});
-  for (bool last_first : {false, true}) {
+  const Sized sized({.batch = 1, .len = 32768, .heads = 4, .causal = true});
+  struct Order {
+    bool last_first, alternates;
+    int64_t first_kv_head, chunk_blocks;
+  };
+  for (const Order& order :
+       {Order{false, false, 0, 0}, Order{true, false, 0, 0},
+        Order{true, true, 0, 0}, Order{true, true, 1, 0},
+        Order{true, true, 0, 100}, Order{true, true, 1, 100}}) {
     Tiles tiles = ColumnTiles(sized.p, kStays);
-    tiles.last_first = last_first;
+    tiles.last_first = order.last_first;
+    tiles.alternates = order.alternates;
+    tiles.first_kv_head = order.first_kv_head;
+    tiles.whole_kv_heads = 8;
+    tiles.chunk_blocks = order.chunk_blocks;
+    tiles.heads_together = order.chunk_blocks > 0 ? 2 : 1;
     Launch launch(kStays);
     Add(launch, sized.p, tiles);
     launch.Place(blob_);
     std::vector<double> pairs;
-    for (int64_t head = 0; head < 2; ++head) {
-      for (int64_t n = 0; n < tiles.row_blocks; ++n) {
-        const int64_t block = last_first ? tiles.row_blocks - 1 - n : n;
-        pairs.push_back(static_cast<double>(32768 - block * kStays.cols));
-      }
+    const ColumnOrder places = {4, static_cast<uint32_t>(tiles.row_blocks),
+                                static_cast<uint32_t>(tiles.heads_together),
+                                static_cast<uint32_t>(tiles.chunk_blocks)};
+    for (uint32_t index = 0; index < tiles.count(); ++index) {
+      const auto [head, n] = PlaceOf(places, index);
+      const bool goes_up = order.alternates && (head + order.first_kv_head) % 2;
+      const int64_t block =
+          order.last_first && !goes_up ? tiles.row_blocks - 1 - n : n;
+      pairs.push_back(static_cast<double>(32768 - block * kStays.cols));
     }
-    ExpectBalanced(Cut(launch, MostMicros(launch) / 10), pairs);
+    ExpectBalanced(Cut(launch, MostMicros(launch) / 20), pairs);
   }
 }
 

@@ -187,7 +187,7 @@ struct RowScratch {
                       rows / kTurnRows
                 : nullptr;
     turns_until = reinterpret_cast<const uint32_t*>(params.scratch) +
-                  g.turns_until_at +
+                  g.turn_offsets_at +
                   (block.sequence.b * p.num_segments + block.segment) *
                       padded_rows / kTurnRows;
   }

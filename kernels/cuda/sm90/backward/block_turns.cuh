@@ -26,8 +26,8 @@ __device__ uint32_t* TurnCounter(const ColumnBlock& block,
 template <class Config>
 __device__ uint32_t TurnNumber(const ColumnBlock& block,
                                const RowWalk<Config::kRows>& walk) {
-  return block.turns_until[walk.row() / kTurnRows] - 1 -
-         block.columns.first / Config::kClusterCols;
+  return block.turn_offsets[walk.row() / kTurnRows] - 1 -
+         block.walk_step * (block.columns.first / Config::kClusterCols);
 }
 
 }  // namespace attnd::cuda::sm90

@@ -7,6 +7,7 @@
 #include "kernels/cuda/launch/gradient.h"
 #include "kernels/cuda/sm90/backward/tile.cuh"
 #include "kernels/cuda/sm90/kernels.h"
+#include "kernels/cuda/tile/column_order.h"
 #include "kernels/cuda/tile/open_tile.cuh"
 #include "kernels/cuda/tile/score.cuh"
 #include "kernels/cuda/tile/visits.h"
@@ -22,8 +23,8 @@ struct SegmentPlace {
   int block;
 };
 // The place of block `n` of all segments' blocks, of `cols` columns each.
-__device__ SegmentPlace PlaceOf(const Sequence& sequence, int64_t n,
-                                int64_t cols) {
+__device__ SegmentPlace SegmentPlaceOf(const Sequence& sequence, int64_t n,
+                                       int64_t cols) {
   int segment = 0;
   while (true) {
     const int64_t blocks = (sequence.segment(segment).len + cols - 1) / cols;
@@ -33,22 +34,13 @@ __device__ SegmentPlace PlaceOf(const Sequence& sequence, int64_t n,
   }
 }
 
-// Which K/V head a tile is of, of all sequences' heads, and which of the head's
-// blocks it is.
-struct HeadPlace {
-  uint32_t head, block;
-};
-// heads_together heads come together, block by block: where blocks take turns
-// at dQ, those that begin at the same time are mostly of different heads, and
-// do not wait for each other.
-__device__ HeadPlace HeadPlaceOf(const OpenTile& open, uint32_t heads) {
-  const uint32_t together = open.heads_together;
-  const uint32_t section =
-      Divide(open.index, together * open.row_blocks).quotient;
-  const uint32_t first = section * together;
-  const Quotient place = Divide(open.index - first * open.row_blocks,
-                                min(together, heads - first));
-  return {first + place.remainder, place.quotient};
+// The blocks of columns of all segments that the sequence has.
+__device__ int64_t BlocksOf(const Sequence& sequence, int64_t cols) {
+  int64_t blocks = 0;
+  for (int n = 0; n < sequence.problem->num_segments; ++n) {
+    blocks += (sequence.Len(n) + cols - 1) / cols;
+  }
+  return blocks;
 }
 
 // The `cols` columns of a segment from `first` on.
@@ -79,7 +71,7 @@ __device__ void PutTensors(const DeviceProblem& p, const DeviceGradients& g,
 
 __device__ void PutScratch(const LaunchParams& params, const DeviceProblem& p,
                            const DeviceGradients& g, int64_t b, int segment,
-                           ColumnBlock& block) {
+                           bool columns_go_up, ColumnBlock& block) {
   float* scratch = params.scratch;
   auto* words = reinterpret_cast<uint32_t*>(scratch);
   block.lse = scratch + g.lse_at;
@@ -87,8 +79,8 @@ __device__ void PutScratch(const LaunchParams& params, const DeviceProblem& p,
   block.natural_lse = scratch + g.natural_lse_at;
   block.sums = scratch + g.dq_at;
   block.turns = words + g.turns_at;
-  block.turns_until =
-      words + g.turns_until_at +
+  block.turn_offsets =
+      words + g.turn_offsets_at + (columns_go_up ? TurnWords(p, g) : 0) +
       (b * p.num_segments + segment) * g.padded_rows / kTurnRows;
   block.huge = words + g.huge_at;
   block.padded_rows = static_cast<int>(g.padded_rows);
@@ -98,13 +90,17 @@ __device__ void PutScratch(const LaunchParams& params, const DeviceProblem& p,
 // Writes which blocks of rows see the `cols` columns from `first` on: these are
 // the cluster's, all blocks of which visit the same rows.
 __device__ void PutRows(const Sequence& sequence, int segment, int64_t first,
-                        int cols, int rows, ColumnBlock& block) {
+                        int cols, int rows, bool rows_go_down,
+                        ColumnBlock& block) {
   block.intervals = sequence.Intervals(segment);
   const Interval visited = RowBlocksOf(block.intervals, first, cols, rows);
   const Interval clear =
       RowBlocksWithoutMask(block.intervals, first, cols, rows);
   block.begin = static_cast<int>(visited.lo);
   block.end = static_cast<int>(visited.hi);
+  block.walk_begin = rows_go_down ? block.end - 1 : block.begin;
+  block.walk_end = rows_go_down ? block.begin - 1 : block.end;
+  block.walk_step = rows_go_down ? -1 : 1;
   block.clear_begin = static_cast<int>(clear.lo);
   block.clear_end = static_cast<int>(clear.hi);
   block.q_len = static_cast<int>(sequence.q_len);
@@ -136,21 +132,27 @@ __global__ void __launch_bounds__(kThreads)
   Clear(blocks, cluster);
   if (rank >= cluster) return;
   const auto kv_heads = static_cast<uint32_t>(p.kv_heads);
-  const HeadPlace place =
-      HeadPlaceOf(open, static_cast<uint32_t>(p.batch) * kv_heads);
+  const ColumnPlace place =
+      PlaceOf({static_cast<uint32_t>(p.batch) * kv_heads, open.row_blocks,
+               open.heads_together, open.chunk_blocks},
+              open.index);
   const Quotient head = Divide(place.head, kv_heads);
   const Sequence sequence = open.sequence(blob, head.quotient);
-  // Where turns are taken a head's last columns come first; else its first,
-  // which most rows see if the mask is causal.
-  const auto [segment, n] =
-      PlaceOf(sequence,
-              g.deterministic ? open.row_blocks - 1 - place.block : place.block,
-              g.turn_cols);
+  // A head's first columns, which most rows see if the mask is causal, come
+  // first; where turns are taken, in every other head.
+  const bool columns_go_up =
+      !g.deterministic ||
+      ColumnsGoUp(g.first_kv_head + head.remainder, g.whole_kv_heads,
+                  BlocksOf(sequence, g.turn_cols), cluster);
+  const auto [segment, n] = SegmentPlaceOf(
+      sequence, columns_go_up ? place.block : open.row_blocks - 1 - place.block,
+      g.turn_cols);
   const int cols = g.turn_cols / cluster, first = n * g.turn_cols;
   ColumnBlock& block = blocks[rank];
   PutTensors(p, g, sequence, segment, block);
-  PutScratch(params, p, g, sequence.b, segment, block);
-  PutRows(sequence, segment, first, g.turn_cols, g.turn_rows, block);
+  PutScratch(params, p, g, sequence.b, segment, columns_go_up, block);
+  PutRows(sequence, segment, first, g.turn_cols, g.turn_rows,
+          g.deterministic && columns_go_up, block);
   block.columns = ColumnsFrom(sequence, segment, first + rank * cols, cols);
   block.other =
       ColumnsFrom(sequence, segment, first + (cluster - 1 - rank) * cols, cols);

@@ -6,14 +6,14 @@
 namespace attnd::cuda::sm90 {
 
 // Walks the tiles of rows that a block of threads visits: head after head of
-// the group, the first rows first. It is given the block each time, as the
-// threads that walk have few registers.
+// the group, the first rows first or the last ones. It is given the block each
+// time, as the threads that walk have few registers.
 template <int kRows>
 class RowWalk {
  public:
   __device__ explicit RowWalk(const ColumnBlock& block)
       : head_(block.first_head + (block.row_blocks() == 0 ? block.group : 0)),
-        row_block_(block.begin) {}
+        row_block_(block.walk_begin) {}
 
   __device__ bool done(const ColumnBlock& block) const {
     return head_ == block.first_head + block.group;
@@ -27,8 +27,9 @@ class RowWalk {
     return (block.first_padded_head + head_) * block.padded_rows + row();
   }
   __device__ void Next(const ColumnBlock& block) {
-    if (++row_block_ == block.end) {
-      row_block_ = block.begin;
+    row_block_ += block.walk_step;
+    if (row_block_ == block.walk_end) {
+      row_block_ = block.walk_begin;
       ++head_;
     }
   }

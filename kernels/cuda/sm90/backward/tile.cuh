@@ -34,8 +34,9 @@ struct alignas(16) ColumnBlock {
   const float *lse, *delta, *natural_lse;  // [heads, padded_rows]
   float* sums;      // of dQ, [heads, padded_rows, kDqDim]
   uint32_t* turns;  // [heads, padded_rows / kTurnRows]
-  // [padded_rows / kTurnRows], of this sequence and segment.
-  const uint32_t* turns_until;
+  // [padded_rows / kTurnRows], of this sequence and segment: TurnsUntil, or
+  // TurnsBefore if columns go up (turns.cuh).
+  const uint32_t* turn_offsets;
   const uint32_t* huge;  // [heads, padded_rows / kGradientRows]
   int padded_rows, first_padded_head;
   BlobOffset maps;
@@ -50,6 +51,9 @@ struct alignas(16) ColumnBlock {
   // Blocks of rows, the same of each q head: [begin, end) are visited, and
   // [clear_begin, clear_end) see all of the cluster's columns. See visits.h.
   int begin, end, clear_begin, clear_end;
+  // Where a walk over the former begins and ends, and how it goes: 1 or -1. If
+  // turns are taken columns go the other way.
+  int walk_begin, walk_end, walk_step;
   float scale, factor;  // product → score, product → score in units of log2
 
   // Whether the sequence ends in the `rows` rows from `row` on, and its tensors
