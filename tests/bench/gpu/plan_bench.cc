@@ -4,7 +4,7 @@
 //   plan_bench [--only=SECTION] [--op=forward|backward] [--deterministic=0|1]
 //              [--sections=N,...] [--gathered=rows|columns]
 //              [--device=cuda[:0,1]|cpu*N] [--rounds=N] [--settle_ms=N]
-//              [--shrink=N]
+//              [--timed_ms=N] [--shrink=N] [--samples=FILE]
 //
 // Sections: causal, full, window, gqa (plan gather), heads (plan heads).
 // --only: those with SECTION in their names. --sections: in how many sections
@@ -12,16 +12,19 @@
 // its backward fetches. --deterministic: of backward, on both sides. --device:
 // cpu*N are N devices of this processor's threads, which check the plans and
 // this program; lengths are then a 512th unless --shrink says otherwise.
+// --samples: a file for every timed run (plan/samples.h).
 //
 // Inputs lie where the plan wants them before a run begins; it is over when
 // every device is idle. Sides take turns, in each of --rounds rounds, every
 // other time in reverse, and a side runs for --settle_ms by itself before it is
-// timed; times are medians. Percent is the slowest device's time alone, in
-// parts of all devices' time together. Before every run whatever it computes or
-// fetches is made NaN. Forward must give the first device's bits; each vector
-// of a gradient may differ from its by a 64th, as LargestDifference has it. And
-// forward, and backward with --deterministic=1, must give the same bits in the
-// first run and in the last.
+// timed for --timed_ms; times are medians. A GPU at its limit of power needs
+// that: it begins faster than it goes on, and then its clock swings, an H100's
+// by a tenth, about once a second, and two GPUs' not together. Percent is the
+// slowest device's time alone, in parts of all devices' time together. Before
+// every run whatever it computes or fetches is made NaN. Forward must give the
+// first device's bits; each vector of a gradient may differ from its by a 64th,
+// as LargestDifference has it. And forward, and backward with
+// --deterministic=1, must give the same bits in the first run and in the last.
 //
 // Ends with a table of the bars and a line of JSON; fails where results are
 // wrong, not where a bar is missed. Where there are not two devices it says so
@@ -46,6 +49,7 @@
 #include "tests/bench/gpu/plan/options.h"
 #include "tests/bench/gpu/plan/plan_side.h"
 #include "tests/bench/gpu/plan/report.h"
+#include "tests/bench/gpu/plan/samples.h"
 #include "tests/bench/require.h"
 #include "tests/bench/stats.h"
 
@@ -53,11 +57,7 @@ namespace attnd::bench {
 namespace {
 
 constexpr double kMostDifference = 1.0 / 64;  // of gradients
-// Of a side in one round, timed: so long, and so many times at most.
-constexpr double kTimedSeconds = 0.02;
-constexpr int kMostTimed = 10;
-// Runs before those, at least: a GPU at its limit of power, which another side
-// has left idle, begins faster than it goes on.
+// Runs of a side before those that are timed, at least.
 constexpr int kSettling = 3;
 
 using Devices = std::vector<std::unique_ptr<Backend>>;
@@ -85,7 +85,8 @@ class Bench {
       : options_(options),
         devices_(std::move(devices)),
         crew_(static_cast<int>(devices_.size())),
-        cases_(Cases(options.only, options.shrink)) {
+        cases_(Cases(options.only, options.shrink)),
+        samples_(options.samples) {
     int64_t elements = 0, rows = 0;
     for (const Case& one : cases_) {
       elements = std::max(elements, one.shape.elements());
@@ -235,18 +236,22 @@ class Bench {
   }
 
   void Measure(Side& side) {
-    const double start = Seconds();
+    const double begin = Seconds();
     for (int runs = 0;
-         runs < kSettling || Seconds() < start + options_.settle_seconds;
+         runs < kSettling || Seconds() < begin + options_.settle_seconds;
          ++runs) {
       side.run->Run();
     }
-    for (int count = 0; count < kMostTimed; ++count) {
+    const double settled = Seconds();
+    do {
       const PlanSide::Times times = side.run->Run();
       side.seconds.push_back(times.seconds);
       side.enqueue_seconds.push_back(times.enqueue_seconds);
-      if ((count + 2) * times.seconds > kTimedSeconds) break;
-    }
+      samples_.Add(side.run->what(),
+                   side.wanted.has_value() ? PlanName(side.wanted->kind)
+                                           : PlanName(PlanKind::kOneDevice),
+                   times);
+    } while (Seconds() < settled + options_.timed_seconds);
   }
 
   PlanRow RowOf(const Side& side, const std::vector<Side>& sides) const {
@@ -282,6 +287,7 @@ class Bench {
   Crew crew_;
   const std::vector<Case> cases_;
   std::unique_ptr<HostTensors> tensors_;
+  SampleFile samples_;
   PlanTable report_;
 };
 

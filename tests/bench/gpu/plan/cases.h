@@ -32,6 +32,10 @@ struct Shape {
   std::optional<int64_t> NeededBytes(Op op, int devices) const;
 };
 
+inline const char* OpName(Op op) {
+  return op == Op::kForward ? "forward" : "backward";
+}
+
 // One kind of plan for a shape. Bars are percent of one device's speed.
 struct Wanted {
   std::string section;

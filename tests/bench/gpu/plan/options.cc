@@ -31,6 +31,12 @@ bool ParseNumbers(absl::string_view text, std::vector<int>& values) {
   return true;
 }
 
+bool ParseMillis(absl::string_view text, double& seconds) {
+  const bool is_number = absl::SimpleAtod(text, &seconds);
+  seconds /= 1e3;
+  return is_number && seconds >= 0;
+}
+
 bool ParseOp(absl::string_view text, std::vector<Op>& ops) {
   ops = {text == "forward" ? Op::kForward : Op::kBackward};
   return text == "forward" || text == "backward";
@@ -52,6 +58,10 @@ bool Take(absl::string_view argument, PlanBenchOptions& options) {
     options.device = std::string(argument);
     return true;
   }
+  if (absl::ConsumePrefix(&argument, "--samples=")) {
+    options.samples = std::string(argument);
+    return true;
+  }
   if (absl::ConsumePrefix(&argument, "--sections=")) {
     return ParseNumbers(argument, options.sections);
   }
@@ -69,9 +79,10 @@ bool Take(absl::string_view argument, PlanBenchOptions& options) {
     return absl::SimpleAtoi(argument, &options.rounds) && options.rounds > 0;
   }
   if (absl::ConsumePrefix(&argument, "--settle_ms=")) {
-    const bool is_number = absl::SimpleAtod(argument, &options.settle_seconds);
-    options.settle_seconds /= 1e3;
-    return is_number && options.settle_seconds >= 0;
+    return ParseMillis(argument, options.settle_seconds);
+  }
+  if (absl::ConsumePrefix(&argument, "--timed_ms=")) {
+    return ParseMillis(argument, options.timed_seconds);
   }
   return absl::ConsumePrefix(&argument, "--shrink=") &&
          absl::SimpleAtoi(argument, &options.shrink) && options.shrink > 0;

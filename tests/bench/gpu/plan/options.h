@@ -17,13 +17,13 @@ namespace attnd::bench {
 
 // What plan_bench.cc says of its flags.
 struct PlanBenchOptions {
-  std::string only, device = "cuda";
+  std::string only, device = "cuda", samples;
   std::vector<int> sections = {0};
   std::optional<plan::Gathered> gathered;
   std::vector<Op> ops = {Op::kForward, Op::kBackward};
   bool deterministic = true;
-  int rounds = 9;
-  double settle_seconds = 0.06;
+  int rounds = 2;
+  double settle_seconds = 1, timed_seconds = 2;
   int64_t shrink = 0;  // 0: as suits the device
 };
 

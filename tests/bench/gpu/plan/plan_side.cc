@@ -110,7 +110,7 @@ PlanSide::Times PlanSide::Run() {
   const double start = Seconds();
   Require(run_->Run(crew_, PlanRun::Stage::kCompute));
   times.enqueue_seconds = Seconds() - start;
-  Wait();
+  times.kernel_seconds = Wait();
   times.seconds = Seconds() - start;
   return times;
 }
@@ -120,8 +120,12 @@ void PlanSide::Store() {
   Wait();
 }
 
-void PlanSide::Wait() {
-  for (const auto& member : members_) Require(member->Wait().status());
+std::vector<double> PlanSide::Wait() {
+  std::vector<double> seconds;
+  for (const auto& member : members_) {
+    seconds.push_back(absl::ToDoubleSeconds(Get(member->Wait()).compute));
+  }
+  return seconds;
 }
 
 double PlanSide::flops() const {

@@ -35,6 +35,7 @@ class PlanSide {
   struct Times {
     double seconds = 0;          // from before the first call until all is over
     double enqueue_seconds = 0;  // until everything has been enqueued
+    std::vector<double> kernel_seconds;  // of each device, by its own clock
   };
 
   // Takes memory, and uploads. Backward reads the reference's O and LSE.
@@ -71,7 +72,8 @@ class PlanSide {
   // A run with memory, which has not begun.
   void Begin();
   void Load();
-  void Wait();
+  // For every device; returns how long its kernels took.
+  std::vector<double> Wait();
 
   const What what_;
   Crew& crew_;

@@ -13,10 +13,6 @@ namespace {
 constexpr double kMiB = 1 << 20;
 constexpr double kMostOfNeed = 1.1;
 
-const char* OpName(Op op) {
-  return op == Op::kForward ? "forward" : "backward";
-}
-
 std::string BaseText(const PlanRow& row) {
   std::string text;
   for (double seconds : row.base_seconds) {
