@@ -82,7 +82,7 @@ class StreamBuffer : public DeviceBuffer {
 
 // Memory of this process. Goes back to the device's pool once all that streams
 // enqueued before Release is over.
-class CudaBuffer : public StreamBuffer {
+class CudaBuffer final : public StreamBuffer {
  public:
   // RESOURCE_EXHAUSTED: no memory now; INTERNAL: the device is broken.
   static absl::StatusOr<std::shared_ptr<CudaBuffer>> Create(
