@@ -165,12 +165,22 @@ struct Problem {
   int64_t group() const { return kv_heads == 0 ? 1 : q_heads / kv_heads; }
 };
 
+// O and LSE of the same rows over other columns, in memory of its own. A row
+// that has seen none of those has LSE = -inf, and its O is not read.
+struct RowState {
+  ConstTensorView o;  // [batch, q_len, q_heads, value_dim], f32
+  ConstRowView lse;   // [batch, q_heads, q_len], natural log; null: none
+};
+
 // Rows with nothing to attend to, and rows past q_lens[b], get O = 0 and
 // LSE = -inf.
 struct ForwardArgs {
   Problem problem;
   TensorView o;  // [batch, q_len, q_heads, value_dim], as Q or f32, or null
   RowView lse;   // [batch, q_heads, q_len], natural log, or null
+  // What the results are merged with, (E19) and (E20), so that they are those
+  // over both sets of columns. Its o is read only where O is wanted.
+  RowState before = {};
 };
 
 // dS = P * (dP - delta + d_lse), P = exp(score - lse); lse is above all scores.

@@ -14,38 +14,81 @@
 #include "hwy/highway.h"
 #include "kernels/cpu/flash_plan.h"
 #include "kernels/cpu/softmax-inl.h"
+#include "kernels/row_merge.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
+// to = factor * to + before_factor * before, of `dim` elements.
+HWY_INLINE void MergeRows(float factor, float before_factor,
+                          const float* before, int64_t dim, float* to) {
+  const F32 d;
+  const Vf own = hn::Set(d, factor), other = hn::Set(d, before_factor);
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) {
+    const Vf x = hn::Mul(other, hn::LoadU(d, before + i));
+    hn::Store(hn::MulAdd(own, hn::Load(d, to + i), x), d, to + i);
+  }
+  for (; i < dim; ++i) to[i] = factor * to[i] + before_factor * before[i];
+}
+
 // O = accumulator / sum (E9), LSE (E7); 0 and -inf for a query that saw
-// nothing. What a query's sum becomes is then undefined.
+// nothing, and both merged with what came before, if anything did. What a
+// query's sum becomes is then undefined.
 HWY_INLINE void WriteOutput(const ForwardArgs& args, const LaneRows& lanes,
                             const Softmax& state, Tile acc) {
   const F32 d;
   const int64_t b = lanes.b();
   const int64_t dim = args.problem.value_dim;
+  const auto merge_of = [&](int64_t lane, int64_t head, int64_t q_row) {
+    const float sum = state.sum[lane];
+    const float lse = sum == 0 ? -kInf : state.max[lane] + std::log(sum);
+    if (!args.before.lse) return RowMerge{lse, 1, 0};
+    return MergeRow(lse, RowAt(args.before.lse, b, head)[q_row]);
+  };
   if (args.lse) {
     lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
-      const float sum = state.sum[lane];
-      RowAt(args.lse, b, head)[q_row] =
-          sum == 0 ? -kInf : state.max[lane] + std::log(sum);
+      RowAt(args.lse, b, head)[q_row] = merge_of(lane, head, q_row).lse;
     });
   }
   if (!args.o) return;
+  const auto store = [&](int64_t lane, int64_t head, int64_t q_row,
+                         float factor) {
+    StoreRow(acc.row(lane), factor, dim, args.o.dtype,
+             RowAt(args.o, b, q_row, head));
+  };
+  if (args.before.lse) {
+    lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
+      const RowMerge merge = merge_of(lane, head, q_row);
+      float* row = acc.row(lane);
+      float factor = merge.weight / state.sum[lane];
+      if (state.sum[lane] == 0) {
+        std::fill_n(row, dim, 0.0f);
+        factor = 1;
+      }
+      if (RowAt(args.before.lse, b, head)[q_row] != -kInf) {
+        MergeRows(factor, merge.weight_before,
+                  reinterpret_cast<const float*>(
+                      RowAt(args.before.o, b, q_row, head)),
+                  dim, row);
+        factor = 1;
+      }
+      store(lane, head, q_row, factor);
+    });
+    return;
+  }
   for (int64_t i = 0; i < lanes.lanes(); i += kLanes) {
     const Vf sum = hn::Load(d, state.sum + i);
     hn::Store(hn::Div(hn::Set(d, 1.0f), sum), d, state.sum + i);
   }
   lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
-    float* row = acc.row(lane);
     float factor = state.sum[lane];
     if (factor == kInf) {
-      std::fill_n(row, dim, 0.0f);
+      std::fill_n(acc.row(lane), dim, 0.0f);
       factor = 1;
     }
-    StoreRow(row, factor, dim, args.o.dtype, RowAt(args.o, b, q_row, head));
+    store(lane, head, q_row, factor);
   });
 }
 

@@ -12,11 +12,22 @@ absl::Status NoKernel() {
   return absl::UnimplementedError("no kernel for this algorithm on a GPU");
 }
 
+absl::Status CheckStates(absl::Span<const ForwardArgs> group) {
+  for (const ForwardArgs& args : group) {
+    if (args.before.lse) {
+      return absl::UnimplementedError(
+          "no kernel on a GPU merges with results over other columns");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
                                             Algorithm algorithm, const Gpu& gpu,
                                             Workspace& workspace) {
+  if (absl::Status status = CheckStates(group); !status.ok()) return status;
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:
@@ -34,6 +45,7 @@ absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
 absl::StatusOr<std::unique_ptr<Rest>> BeginForward(
     absl::Span<const ForwardArgs> group, Algorithm algorithm, const Gpu& gpu,
     Workspace& workspace, const SliceOptions& slices) {
+  if (absl::Status status = CheckStates(group); !status.ok()) return status;
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:

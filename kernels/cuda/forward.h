@@ -24,7 +24,8 @@ namespace attnd::cuda {
 // lengths, starts) are in host memory and may go when it returns. Host work is
 // O(problems + their arrays). kAuto and kFlashAttention2 run the fused kernels.
 // Problems that have been cancelled are left out. RESOURCE_EXHAUSTED: no memory
-// now, nothing was enqueued. INTERNAL: the device is broken.
+// now, nothing was enqueued. UNIMPLEMENTED: likewise, as one of them is to be
+// merged with results over other columns. INTERNAL: the device is broken.
 absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
                                             Algorithm algorithm, const Gpu& gpu,
                                             Workspace& workspace);

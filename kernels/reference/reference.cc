@@ -7,6 +7,7 @@
 #include "kernels/mask.h"
 #include "kernels/reference/block.h"
 #include "kernels/reference/drive.h"
+#include "kernels/row_merge.h"
 
 namespace attnd::reference {
 namespace {
@@ -47,6 +48,26 @@ void StoreRows(const std::vector<float>& from, int64_t len, int64_t b,
   std::fill(rows + from.size(), rows + len, kMinusInf<float>);
 }
 
+// (E19), (E20)
+void MergeWith(const RowState& before, int64_t b, int64_t h, bool wants_o,
+               HeadForward<float>& head) {
+  const ConstTensorView& o = before.o;
+  const float* lses = before.lse.data + b * before.lse.batch_stride +
+                      h * before.lse.head_stride;
+  for (size_t i = 0; i < head.lse.size(); ++i) {
+    const RowMerge merge = MergeRow(head.lse[i], lses[i]);
+    head.lse[i] = merge.lse;
+    if (!wants_o || lses[i] == kMinusInf<float>) continue;
+    const int64_t base =
+        b * o.batch_stride + i * o.token_stride + h * o.head_stride;
+    for (int64_t d = 0; d < head.o.cols(); ++d) {
+      head.o[i][d] =
+          merge.weight * head.o[i][d] +
+          merge.weight_before * LoadElement(o.data, o.dtype, base + d);
+    }
+  }
+}
+
 // Pairs in blocks that hold an unmasked one.
 double BlockPairs(const RowIntervals& intervals) {
   constexpr BlockSizes kBlock;
@@ -73,7 +94,10 @@ absl::Status Forward(const ForwardArgs& args, Algorithm algorithm) {
   if (absl::Status s = Choose(algorithm, p, choice); !s.ok()) return s;
   if (!args.o && !args.lse) return absl::OkStatus();
   return Result(ForwardHeads<float>(
-      p, choice, [&](int64_t b, int64_t h, const HeadForward<float>& head) {
+      p, choice, [&](int64_t b, int64_t h, HeadForward<float>& head) {
+        if (args.before.lse) {
+          MergeWith(args.before, b, h, static_cast<bool>(args.o), head);
+        }
         StoreTokens(head.o, 0, head.o.rows(), p.q_len, b, h, args.o);
         StoreRows(head.lse, p.q_len, b, h, args.lse);
       }));

@@ -9,6 +9,7 @@
 #include "kernels/reference/merge.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/accuracy.h"
+#include "tests/kernels/chained_forward.h"
 #include "tests/kernels/random_problem.h"
 
 namespace attnd {
@@ -92,6 +93,20 @@ TEST(CompositionTest, MergedShardsAreTheWhole) {
                          partials.views, args.o, args.lse);
         return absl::OkStatus();
       }));
+    }
+  }
+}
+
+TEST(CompositionTest, EachShardMergedWithThoseBeforeItIsTheWhole) {
+  for (Algorithm algorithm : kAlgorithms) {
+    for (int seed = 0; seed < 120; ++seed) {
+      const RandomProblem problem(seed, testing::ForwardOnly());
+      ASSERT_TRUE(testing::CheckForward(problem, [&](const ForwardArgs& args) {
+        return testing::ForwardInLinks(
+            args, 5, seed, [&](const ForwardArgs& link) {
+              return reference::Forward(link, algorithm);
+            });
+      })) << problem.Describe();
     }
   }
 }
