@@ -1,6 +1,7 @@
 #include "kernels/plan/cuts.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "kernels/pairs.h"
 
@@ -31,12 +32,29 @@ class Grid {
   int64_t tokens_, size_, units_;
 };
 
+// Both of step 1.
 void AddTo(Runs& runs, const Run& run) {
   if (run.empty()) return;
   if (!runs.empty() && runs.back().end() == run.first) {
     runs.back().count += run.count;
   } else {
     runs.push_back(run);
+  }
+}
+
+// The pieces of a run whose step is a multiple of every step of `others`.
+void CutLine(const Run& line, absl::Span<const Run> others, Runs& cut) {
+  std::vector<int64_t> ends = {line.first, line.end()};
+  for (const Run& other : others) {
+    const Run common = Common(line, other);
+    if (common.empty()) continue;
+    ends.push_back(common.first);
+    ends.push_back(common.end());
+  }
+  std::sort(ends.begin(), ends.end());
+  for (size_t i = 1; i < ends.size(); ++i) {
+    const Run piece = Common(line, Between(ends[i - 1], ends[i]));
+    if (!piece.empty()) cut.push_back(piece);
   }
 }
 
@@ -60,6 +78,14 @@ std::vector<Runs> CutZigzag(int64_t tokens, int shares, const Grain& grain) {
   return cut;
 }
 
+std::vector<Runs> CutStriped(int64_t tokens, int shares) {
+  std::vector<Runs> cut(shares);
+  for (int64_t i = 0; i < std::min<int64_t>(shares, tokens); ++i) {
+    cut[i].push_back({i, (tokens - 1 - i) / shares + 1, shares});
+  }
+  return cut;
+}
+
 int64_t RowsOfPairs(const RowIntervals& intervals, double pairs,
                     const Grain& grain) {
   const Grid grid(intervals.rows, grain);
@@ -77,18 +103,15 @@ int64_t RowsOfPairs(const RowIntervals& intervals, double pairs,
 }
 
 Runs CutAtEnds(const Run& run, absl::Span<const Run> others) {
-  std::vector<int64_t> ends = {run.first, run.end()};
+  int64_t step = run.step;
   for (const Run& other : others) {
-    const Run common = Common(run, other);
-    if (common.empty()) continue;
-    ends.push_back(common.first);
-    ends.push_back(common.end());
+    if (!Common(run, other).empty()) step = std::lcm(step, other.step);
   }
-  std::sort(ends.begin(), ends.end());
+  const int64_t lines = step / run.step;
   Runs cut;
-  for (size_t i = 1; i < ends.size(); ++i) {
-    const Run piece = Between(ends[i - 1], ends[i]);
-    if (!piece.empty()) cut.push_back(piece);
+  for (int64_t i = 0; i < std::min(lines, run.count); ++i) {
+    CutLine({run.first + i * run.step, (run.count - 1 - i) / lines + 1, step},
+            others, cut);
   }
   return cut;
 }
@@ -100,6 +123,8 @@ RowIntervals Restrict(const RowIntervals& intervals, const Run& rows,
   part.columns = columns.count;
   part.q_start += rows.first * part.q_stride;
   part.kv_start += columns.first * part.kv_stride;
+  part.q_stride *= rows.step;
+  part.kv_stride *= columns.step;
   return part;
 }
 

@@ -34,12 +34,17 @@ std::vector<Runs> CutEvenly(int64_t tokens, int shares, const Grain& grain);
 // the back. Under a causal mask all have about as many pairs.
 std::vector<Runs> CutZigzag(int64_t tokens, int shares, const Grain& grain);
 
+// Token i is the share i % shares's: any part of a sequence is divided evenly.
+std::vector<Runs> CutStriped(int64_t tokens, int shares);
+
 // The first rows, as many as the grain allows for, that see about `pairs` pairs
 // of a row and a column.
 int64_t RowsOfPairs(const RowIntervals& intervals, double pairs,
                     const Grain& grain);
 
-// `run`, cut where any of `others` begins or ends.
+// `run` in pieces, each of which any of `others` has as a whole or not at all:
+// it is cut where any of them begins or ends, and first into lines of one step
+// where they have longer steps than its own.
 Runs CutAtEnds(const Run& run, absl::Span<const Run> others);
 
 // `intervals` of some rows over some columns, as if there were no others.
@@ -49,7 +54,8 @@ RowIntervals Restrict(const RowIntervals& intervals, const Run& rows,
 double PairsOf(const RowIntervals& intervals, const Run& rows,
                const Run& columns);
 
-// `columns` with what is needed to begin and end them where the unit allows.
+// `columns`, of step 1, with what is needed to begin and end them where the
+// unit allows.
 Run Widen(const Run& columns, int64_t kv_len, const CutUnit& unit);
 
 }  // namespace attnd::plan

@@ -10,7 +10,9 @@ namespace attnd::plan {
 namespace {
 
 std::string Text(const Run& run) {
-  return absl::StrCat(run.first, "..", run.end());
+  std::string text = absl::StrCat(run.first, "..", run.end());
+  if (run.step != 1) absl::StrAppend(&text, " by ", run.step);
+  return text;
 }
 
 std::string Text(TensorId id, const Slice& slice) {

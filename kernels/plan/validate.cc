@@ -46,6 +46,7 @@ class Validator {
         before_(plan.steps.size()) {}
 
   absl::Status Run() {
+    if (!CheckBuffers()) return absl::InternalError(error_);
     for (size_t i = 0; i < plan_.steps.size(); ++i) {
       index_ = static_cast<int>(i);
       if (!CheckOrder() || !CheckStep()) break;
@@ -62,6 +63,16 @@ class Validator {
   bool Fail(absl::string_view what) {
     if (error_.empty()) error_ = absl::StrCat("step ", index_, ": ", what);
     return false;
+  }
+
+  bool CheckBuffers() {
+    for (const Buffer& buffer : plan_.buffers) {
+      if (buffer.device < 0 || buffer.device >= plan_.devices) {
+        return Fail("no such device");
+      }
+      if (buffer.slice.tokens.step < 1) return Fail("no such tokens");
+    }
+    return true;
   }
 
   // Notes all steps that have happened before this one.
@@ -123,6 +134,7 @@ class Validator {
   }
 
   bool CheckPart(const Part& part) {
+    if (part.rows.step < 1) return Fail("no such tokens");
     parts_.push_back(&part);
     const ProblemShape& shape = request_.ProblemOf(part.sequence);
     const Slice rows{part.sequence,
@@ -205,7 +217,7 @@ class Validator {
   }
 
   static bool IsIn(const Slice& slice, const Slice& whole) {
-    return slice.sequence == whole.sequence &&
+    return slice.sequence == whole.sequence && slice.tokens.step >= 1 &&
            plan::Run{whole.head, whole.heads}.Has({slice.head, slice.heads}) &&
            whole.tokens.Has(slice.tokens);
   }
@@ -246,19 +258,14 @@ class Validator {
         if (!run.empty()) have.push_back(run);
       }
     }
-    std::sort(have.begin(), have.end(),
-              [](const plan::Run& a, const plan::Run& b) {
-                return a.first < b.first;
-              });
-    int64_t column = needed.first;
-    for (const plan::Run& run : have) {
-      // Between two runs of a part lies what none of its rows sees, or what
-      // another part has.
-      if (run.first < column) Fail("a pair is computed twice");
-      if (run.first > column) Fail("a pair is left out");
-      column = run.end();
+    int64_t count = 0;
+    for (size_t i = 0; i < have.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (!Common(have[i], have[j]).empty()) Fail("a pair is computed twice");
+      }
+      count += have[i].count;
     }
-    if (column < needed.end()) Fail("a pair is left out");
+    if (count < needed.count) Fail("a pair is left out");
   }
 
   void CheckOutputs() {

@@ -9,6 +9,7 @@
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/plan/plan_request.h"
+#include "kernels/plan/run.h"
 #include "kernels/request.h"
 
 namespace attnd {
@@ -16,14 +17,22 @@ namespace attnd {
 // [tokens, heads, elements], the last contiguous, strides in elements. Of LSE
 // and its kin a token has one element, of a bias a row of columns.
 struct Place {
-  std::byte* data = nullptr;  // of token 0 of head 0
+  std::byte* data = nullptr;  // of the first token of head 0
   DType dtype = DType::kF32;
   int64_t token_stride = 0, head_stride = 0;
   // Of a bias: whether rows have all columns, or those of a slice's runs alone.
   bool has_all_columns = false;
+  // Which tokens there are.
+  int64_t first_token = 0, token_step = 1;
 
   std::byte* At(int64_t token, int64_t head) const {
-    return data + (token * token_stride + head * head_stride) * SizeOf(dtype);
+    return data + ((token - first_token) / token_step * token_stride +
+                   head * head_stride) *
+                      SizeOf(dtype);
+  }
+  // From one of these tokens, which all lie here, to the next.
+  int64_t StrideOf(const plan::Run& tokens) const {
+    return tokens.step / token_step * token_stride;
   }
 };
 

@@ -9,8 +9,8 @@ namespace {
 
 using plan::Slice;
 
-TensorView ViewAt(const Place& place, int64_t token, int64_t head) {
-  return {place.At(token, head), place.dtype, 0, place.token_stride,
+TensorView ViewOf(const Place& place, const plan::Run& tokens, int64_t head) {
+  return {place.At(tokens.first, head), place.dtype, 0, place.StrideOf(tokens),
           place.head_stride};
 }
 
@@ -78,7 +78,9 @@ Place PlanTensors::Buffer(int index) const {
     place.head_stride = elements;
     place.token_stride = slice.heads * elements;
   }
-  place.data = place.At(-slice.tokens.first, -slice.head);
+  place.first_token = slice.tokens.first;
+  place.token_step = slice.tokens.step;
+  place.data = place.At(slice.tokens.first, -slice.head);
   return place;
 }
 
@@ -91,16 +93,31 @@ void PlanTensors::AddBiasCopies(const Slice& slice, const Place& from,
                                 const Place& to,
                                 std::vector<BlockCopy>& copies) {
   const int64_t size = SizeOf(to.dtype);
-  const int64_t tokens = slice.tokens.count, token = slice.tokens.first;
+  const plan::Run& tokens = slice.tokens;
   int64_t column = 0;
   for (const plan::Run& run : slice.columns) {
     const int64_t from_column = from.has_all_columns ? run.first : column;
     const int64_t to_column = to.has_all_columns ? run.first : column;
+    const auto add = [&](int64_t token, int64_t h, BlockCopy copy) {
+      copy.from = from.At(token, h) + from_column * size;
+      copy.to = to.At(token, h) + to_column * size;
+      copies.push_back(Merged(copy));
+    };
     for (int64_t h = slice.head; h < slice.head + slice.heads; ++h) {
-      copies.push_back(
-          Merged({from.At(token, h) + from_column * size,
-                  to.At(token, h) + to_column * size, run.count * size, tokens,
-                  from.token_stride * size, to.token_stride * size}));
+      if (run.step == 1) {
+        add(tokens.first, h,
+            {nullptr, nullptr, run.count * size, tokens.count,
+             from.StrideOf(tokens) * size, to.StrideOf(tokens) * size});
+        continue;
+      }
+      // A row's columns lie apart: one by one.
+      const int64_t from_step = from.has_all_columns ? run.step : 1;
+      const int64_t to_step = to.has_all_columns ? run.step : 1;
+      for (int64_t i = 0; i < tokens.count; ++i) {
+        add(tokens.first + i * tokens.step, h,
+            {nullptr, nullptr, size, run.count, from_step * size,
+             to_step * size});
+      }
     }
     column += run.count;
   }
@@ -117,6 +134,8 @@ void PlanTensors::AddCopies(int buffer, const Slice& slice, const Place& from,
   }
   const int64_t size = SizeOf(b.dtype);
   const int64_t tokens = slice.tokens.count, token = slice.tokens.first;
+  const int64_t from_stride = from.StrideOf(slice.tokens);
+  const int64_t to_stride = to.StrideOf(slice.tokens);
   const int64_t elements =
       TokenElements(request_.ProblemOf(slice.sequence), b.tensor);
   const auto side_by_side = [](int64_t a, int64_t b, int64_t stride) {
@@ -126,11 +145,11 @@ void PlanTensors::AddCopies(int buffer, const Slice& slice, const Place& from,
       side_by_side(from.head_stride, to.head_stride, elements)) {
     copies.push_back(
         Merged({from.At(token, slice.head), to.At(token, slice.head),
-                slice.heads * elements * size, tokens, from.token_stride * size,
-                to.token_stride * size}));
+                slice.heads * elements * size, tokens, from_stride * size,
+                to_stride * size}));
     return;
   }
-  if (side_by_side(from.token_stride, to.token_stride, elements)) {
+  if (side_by_side(from_stride, to_stride, elements)) {
     copies.push_back(
         Merged({from.At(token, slice.head), to.At(token, slice.head),
                 tokens * elements * size, slice.heads, from.head_stride * size,
@@ -140,17 +159,16 @@ void PlanTensors::AddCopies(int buffer, const Slice& slice, const Place& from,
   for (int64_t h = slice.head; h < slice.head + slice.heads; ++h) {
     copies.push_back(
         Merged({from.At(token, h), to.At(token, h), elements * size, tokens,
-                from.token_stride * size, to.token_stride * size}));
+                from_stride * size, to_stride * size}));
   }
 }
 
 RowDots PlanTensors::Dots(const plan::Dot& dot) const {
   const Slice& slice = dot.slice;
-  const int64_t row = slice.tokens.first;
   RowDots dots;
-  dots.a = Const(ViewAt(Buffer(dot.d_o), row, slice.head));
-  dots.b = Const(ViewAt(Buffer(dot.o), row, slice.head));
-  dots.to = FloatsAt(Buffer(dot.delta), row, slice.head);
+  dots.a = Const(ViewOf(Buffer(dot.d_o), slice.tokens, slice.head));
+  dots.b = Const(ViewOf(Buffer(dot.o), slice.tokens, slice.head));
+  dots.to = FloatsAt(Buffer(dot.delta), slice.tokens.first, slice.head);
   dots.rows = slice.tokens.count;
   dots.heads = slice.heads;
   dots.dim = request_.ProblemOf(slice.sequence).value_dim;
@@ -192,6 +210,7 @@ Problem PlanTensors::ProblemOf(const plan::Part& part,
   p.q_lens = {};
   p.q_starts = {};
   p.q_start = sees.q_start + part.rows.first * sees.q_stride;
+  p.q_stride = sees.q_stride * part.rows.step;
   p.whole = Whole{sees.rows, sees.columns, shape.q_heads, shape.kv_heads,
                   part.kv_head};
   p.q = Const(RowsOf(part, TensorId::kQ));
@@ -203,7 +222,7 @@ Problem PlanTensors::ProblemOf(const plan::Part& part,
   }
   for (const plan::Columns& columns : part.columns) {
     const auto view = [&](int buffer) {
-      return ViewAt(Buffer(buffer), columns.run.first, part.kv_head);
+      return ViewOf(Buffer(buffer), columns.run, part.kv_head);
     };
     KvSegment segment;
     segment.k = Const(view(columns.k));
@@ -213,7 +232,7 @@ Problem PlanTensors::ProblemOf(const plan::Part& part,
     segment.len = columns.run.count;
     segment.positions.start =
         sees.kv_start + columns.run.first * sees.kv_stride;
-    segment.positions.stride = sees.kv_stride;
+    segment.positions.stride = sees.kv_stride * columns.run.step;
     segments.push_back(segment);
   }
   p.kv = segments;
@@ -225,7 +244,7 @@ TensorView PlanTensors::RowsOf(const plan::Part& part, TensorId id) const {
   if (!buffer.has_value()) return {};
   const plan::ProblemShape& shape = request_.ProblemOf(part.sequence);
   const bool one_head = id == TensorId::kBias && !shape.bias_per_head;
-  return ViewAt(Buffer(*buffer), part.rows.first,
+  return ViewOf(Buffer(*buffer), part.rows,
                 one_head ? 0 : part.kv_head * shape.group());
 }
 
