@@ -4,8 +4,10 @@
 
 #include "kernels/plan/cuts.h"
 #include "kernels/plan/gather.h"
+#include "kernels/plan/plan_builder.h"
 
 namespace attnd::plan {
+
 double FlopsOfPair(const PlanRequest& request, const SequenceShape& sequence,
                    int64_t q_heads) {
   const ProblemShape& shape = request.ProblemOf(sequence);
@@ -17,6 +19,23 @@ double FlopsOf(const PlanRequest& request, const SequenceShape& sequence) {
   const RowIntervals& sees = sequence.sees;
   return FlopsOfPair(request, sequence, request.ProblemOf(sequence).q_heads) *
          PairsOf(sees, {0, sees.rows}, {0, sees.columns});
+}
+
+std::vector<int64_t> MemoryBytes(const PlanRequest& request, const Plan& plan) {
+  std::vector<int64_t> bytes;
+  bytes.reserve(plan.buffers.size());
+  for (const Buffer& buffer : plan.buffers) {
+    bytes.push_back(
+        SliceBytes(request, buffer.tensor, buffer.dtype, buffer.slice));
+  }
+  // From the last on, so that each has what comes after it.
+  for (size_t i = bytes.size(); i-- > 0;) {
+    if (!plan.buffers[i].reuses.has_value()) continue;
+    int64_t& earlier = bytes[*plan.buffers[i].reuses];
+    earlier = std::max(earlier, bytes[i]);
+    bytes[i] = 0;
+  }
+  return bytes;
 }
 
 absl::Duration Predict(const PlanRequest& request, const Plan& plan) {

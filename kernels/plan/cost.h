@@ -1,6 +1,9 @@
 #ifndef ATTND_KERNELS_PLAN_COST_H_
 #define ATTND_KERNELS_PLAN_COST_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/time/time.h"
 #include "kernels/attention.h"
 #include "kernels/plan/plan.h"
@@ -13,6 +16,11 @@ double FlopsOf(const PlanRequest& request, const SequenceShape& sequence);
 // Those of one pair of a row and a column, in all heads.
 double FlopsOfPair(const PlanRequest& request, const SequenceShape& sequence,
                    int64_t q_heads);
+
+// By buffer, the bytes of memory that must be found for it: what the largest of
+// those takes that are in it one after another, and 0 for what takes over
+// another's. The plan's buffers reuse earlier ones, each once at most.
+std::vector<int64_t> MemoryBytes(const PlanRequest& request, const Plan& plan);
 
 // How long the devices take for the plan from the first step after the uploads
 // to the end of the last one before the downloads. What they fetch comes while

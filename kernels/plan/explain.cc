@@ -61,6 +61,7 @@ class Explainer {
           for (const Columns& columns : part.columns) {
             absl::StrAppend(out, " columns ", Text(columns.run));
           }
+          if (part.before.has_value()) absl::StrAppend(out, " merged");
         }));
   }
 

@@ -37,6 +37,10 @@ struct Buffer {
   TensorId tensor = TensorId::kQ;
   DType dtype = DType::kF32;
   Slice slice;
+  // An earlier buffer of the device that nobody needs any more when this one is
+  // written, and whose memory this one takes over. Each is taken over once at
+  // most, and that memory is as large as the largest that is ever in it.
+  std::optional<int> reuses = {};
 };
 
 // From and to the host's memory, which holds all inputs and gets all outputs.
@@ -63,6 +67,12 @@ struct Columns {
   int k = 0, v = 0;
   std::optional<int> dk = {}, dv = {};
 };
+// Buffers of O, where that is wanted, and of LSE, both f32: results of some
+// rows over some columns, to be merged with those over others.
+struct State {
+  std::optional<int> o = {};
+  int lse = 0;
+};
 // Some rows of some heads of a sequence over some of its columns.
 struct Part {
   int32_t sequence = 0;
@@ -71,6 +81,9 @@ struct Part {
   std::vector<Columns> columns = {};
   // Of what has rows.
   PerTensor<std::optional<int>> buffers = {};
+  // Of a forward: what the results are merged with, so that they are over both
+  // sets of columns. Other parts merge with them again where they are f32.
+  std::optional<State> before = {};
 };
 // One launch of kernels for all of its parts.
 struct Compute {
@@ -97,7 +110,7 @@ struct Step {
 
 struct PlanCost {
   struct Device {
-    int64_t memory_bytes = 0;    // of its buffers
+    int64_t memory_bytes = 0;    // of its buffers, what is reused once
     int64_t uploaded_bytes = 0;  // from the host
     int64_t pulled_bytes = 0;    // from other devices
     double flops = 0;            // as Request::flops counts them

@@ -58,8 +58,8 @@ int64_t SliceBytes(const PlanRequest& request, TensorId id, DType dtype,
 }
 
 int PlanBuilder::NewBuffer(int device, TensorId tensor, DType dtype,
-                           Slice slice) {
-  plan_.buffers.push_back({device, tensor, dtype, std::move(slice)});
+                           Slice slice, std::optional<int> reuses) {
+  plan_.buffers.push_back({device, tensor, dtype, std::move(slice), reuses});
   return static_cast<int>(plan_.buffers.size()) - 1;
 }
 
@@ -124,11 +124,11 @@ Plan PlanBuilder::Finish(std::string why, int sections, double first_section) {
   plan_.sections = sections;
   plan_.first_section = first_section;
   plan_.cost.devices.resize(plan_.devices);
-  for (const Buffer& buffer : plan_.buffers) {
-    const int64_t bytes =
-        SliceBytes(request_, buffer.tensor, buffer.dtype, buffer.slice);
-    plan_.cost.devices[buffer.device].memory_bytes +=
-        (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
+  const std::vector<int64_t> memory = MemoryBytes(request_, plan_);
+  for (size_t i = 0; i < memory.size(); ++i) {
+    plan_.cost.devices[plan_.buffers[i].device].memory_bytes +=
+        (memory[i] + kTensorAlignment - 1) / kTensorAlignment *
+        kTensorAlignment;
   }
   for (const Step& step : plan_.steps) Count(step);
   plan_.why = std::move(why);

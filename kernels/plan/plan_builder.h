@@ -43,7 +43,9 @@ class PlanBuilder {
   int devices() const { return plan_.devices; }
   const Buffer& buffer(int index) const { return plan_.buffers[index]; }
 
-  int NewBuffer(int device, TensorId tensor, DType dtype, Slice slice);
+  // `reuses`: the buffer whose memory it takes over.
+  int NewBuffer(int device, TensorId tensor, DType dtype, Slice slice,
+                std::optional<int> reuses = std::nullopt);
   template <class What>
   int Add(int device, What what, std::vector<int> after) {
     std::sort(after.begin(), after.end());

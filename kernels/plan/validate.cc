@@ -1,7 +1,6 @@
 #include "kernels/plan/validate.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -9,87 +8,38 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/plan/cost.h"
 #include "kernels/plan/cuts.h"
 #include "kernels/plan/plan_builder.h"
+#include "kernels/plan/validate_parts.h"
+#include "kernels/plan/validate_trace.h"
 
 namespace attnd::plan {
 namespace {
 
-// A rectangle of heads and tokens of a buffer or a tensor, and which step has
-// written it.
-struct Area {
-  int64_t head = 0, heads = 0;
-  Run tokens;
-  int step = 0;
-
-  bool empty() const { return heads <= 0 || tokens.empty(); }
-  int64_t size() const { return heads * std::max<int64_t>(0, tokens.count); }
-};
-
-Area AreaOf(const Slice& slice, int step = 0) {
-  return {slice.head, slice.heads, slice.tokens, step};
-}
-
-int64_t Shared(const Area& a, const Area& b) {
-  const Run heads = Common({a.head, a.heads}, {b.head, b.heads});
-  const Run tokens = Common(a.tokens, b.tokens);
-  return heads.empty() || tokens.empty() ? 0 : heads.count * tokens.count;
-}
-
-class Validator {
+class Validator : private StepTrace {
  public:
   Validator(const PlanRequest& request, const Plan& plan)
-      : request_(request),
-        plan_(plan),
-        written_(plan.buffers.size()),
-        before_(plan.steps.size()) {}
+      : StepTrace(plan), request_(request) {}
 
   absl::Status Run() {
-    if (!CheckBuffers()) return absl::InternalError(error_);
-    for (size_t i = 0; i < plan_.steps.size(); ++i) {
-      index_ = static_cast<int>(i);
-      if (!CheckOrder() || !CheckStep()) break;
-    }
-    if (error_.empty()) CheckPairs();
-    if (error_.empty()) CheckOutputs();
-    if (error_.empty()) CheckCosts();
-    if (error_.empty()) return absl::OkStatus();
-    return absl::InternalError(error_);
+    const std::string error = FindFault();
+    if (error.empty()) return absl::OkStatus();
+    return absl::InternalError(error);
   }
 
  private:
-  const Step& step() const { return plan_.steps[index_]; }
-  bool Fail(absl::string_view what) {
-    if (error_.empty()) error_ = absl::StrCat("step ", index_, ": ", what);
-    return false;
-  }
-
-  bool CheckBuffers() {
-    for (const Buffer& buffer : plan_.buffers) {
-      if (buffer.device < 0 || buffer.device >= plan_.devices) {
-        return Fail("no such device");
-      }
-      if (buffer.slice.tokens.step < 1) return Fail("no such tokens");
+  std::string FindFault() {
+    if (!CheckBuffers()) return error();
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      if (!Begin(static_cast<int>(i)) || !CheckStep()) return error();
     }
-    return true;
-  }
-
-  // Notes all steps that have happened before this one.
-  bool CheckOrder() {
-    std::vector<bool>& before = before_[index_];
-    before.resize(plan_.steps.size());
-    if (step().device < 0 || step().device >= plan_.devices) {
-      return Fail("no such device");
-    }
-    for (int other : step().after) {
-      if (other < 0 || other >= index_) return Fail("waits for a later step");
-      before[other] = true;
-      for (int i = 0; i < other; ++i) {
-        if (before_[other][i]) before[i] = true;
-      }
-    }
-    return true;
+    CheckReuse();
+    if (!error().empty()) return error();
+    std::string fault = FaultOfPairs(request_, parts_);
+    if (!fault.empty()) return fault;
+    CheckOutputs();
+    if (!error().empty()) return error();
+    return FaultOfCosts(request_, plan_);
   }
 
   bool CheckStep() {
@@ -124,8 +74,9 @@ class Validator {
       return Writes(sum->to, sum->slice);
     }
     if (const auto* download = std::get_if<Download>(&step().what)) {
-      downloads_.push_back(index_);
-      return Reads(download->from, download->slice, step().device);
+      downloads_.push_back(index());
+      return Reads(download->from, download->slice, step().device) &&
+             (request_.op == Op::kBackward || SendsAll(*download));
     }
     for (const Part& part : std::get<Compute>(step().what).parts) {
       if (!CheckPart(part)) return false;
@@ -148,7 +99,7 @@ class Validator {
       if (!buffer.has_value()) continue;
       const auto inputs = RowInputs(request_.op);
       if (std::find(inputs.begin(), inputs.end(), id) == inputs.end()) {
-        if (!Writes(*buffer, rows)) return false;
+        if (!Writes(*buffer, rows, &part)) return false;
       } else if (id == TensorId::kBias) {
         if (!ReadsBias(part, *buffer, rows)) return false;
       } else if (!Reads(*buffer, rows, step().device)) {
@@ -166,6 +117,52 @@ class Validator {
         if (gradient.has_value() && !Writes(*gradient, slice)) return false;
       }
     }
+    return request_.op == Op::kBackward || CheckState(part, rows);
+  }
+
+  // Of what a part of a forward merges with.
+  bool CheckState(const Part& part, const Slice& rows) {
+    const Part* before = nullptr;
+    if (part.before.has_value()) {
+      const State& state = *part.before;
+      if (state.o.has_value() != part.buffers[TensorId::kO].has_value()) {
+        return Fail("merges O with no O");
+      }
+      before = WriterOf(state.lse, TensorId::kLse, rows);
+      if (before == nullptr) return false;
+      if (state.o.has_value() &&
+          WriterOf(*state.o, TensorId::kO, rows) != before) {
+        return Fail("O and LSE of two states");
+      }
+    }
+    return merged_.Add(part, before) || Fail("merges the same columns twice");
+  }
+
+  // The part that has written these rows of a state.
+  const Part* WriterOf(int buffer, TensorId id, const Slice& rows) {
+    if (!Reads(buffer, rows, step().device)) return nullptr;
+    const Buffer& state = plan_.buffers[buffer];
+    const Area area = AreaOf(rows);
+    for (const Area& other : written(buffer)) {
+      if (state.tensor != id || state.dtype != DType::kF32) break;
+      if (Shared(area, other) == area.size()) return other.part;
+    }
+    Fail("a state that no part has written");
+    return nullptr;
+  }
+
+  // Whether all that a forward sends is over all columns that its rows see.
+  bool SendsAll(const Download& download) {
+    const Slice& slice = download.slice;
+    const RowIntervals& sees = request_.sequences[slice.sequence].sees;
+    for (const Area& area : written(download.from)) {
+      if (Shared(area, AreaOf(slice)) == 0) continue;
+      if (area.part == nullptr ||
+          !merged_.HasAll(*area.part, sees,
+                          Common(area.tokens, slice.tokens))) {
+        return Fail("sends what is over some columns alone");
+      }
+    }
     return true;
   }
 
@@ -181,91 +178,6 @@ class Validator {
       same = have[i] == part.columns[i].run;
     }
     return same || Fail("a bias of other columns");
-  }
-
-  bool IsBuffer(int buffer) const {
-    return buffer >= 0 && static_cast<size_t>(buffer) < plan_.buffers.size();
-  }
-
-  bool Writes(int buffer, const Slice& slice) {
-    if (!IsBuffer(buffer)) return Fail("no such buffer");
-    const Buffer& to = plan_.buffers[buffer];
-    if (to.device != step().device) return Fail("writes to another device");
-    if (!IsIn(slice, to.slice)) return Fail("writes beyond a buffer");
-    const Area area = AreaOf(slice, index_);
-    for (const Area& other : written_[buffer]) {
-      if (Shared(area, other) > 0) return Fail("writes what was written");
-    }
-    written_[buffer].push_back(area);
-    return true;
-  }
-
-  bool Reads(int buffer, const Slice& slice, int device) {
-    if (!IsBuffer(buffer)) return Fail("no such buffer");
-    if (plan_.buffers[buffer].device != device) {
-      return Fail("reads another device's memory");
-    }
-    if (!IsIn(slice, plan_.buffers[buffer].slice)) {
-      return Fail("reads beyond a buffer");
-    }
-    const Area area = AreaOf(slice);
-    int64_t there = 0;
-    for (const Area& other : written_[buffer]) {
-      if (before_[index_][other.step]) there += Shared(area, other);
-    }
-    return there == area.size() || Fail("reads what need not be there");
-  }
-
-  static bool IsIn(const Slice& slice, const Slice& whole) {
-    return slice.sequence == whole.sequence && slice.tokens.step >= 1 &&
-           plan::Run{whole.head, whole.heads}.Has({slice.head, slice.heads}) &&
-           whole.tokens.Has(slice.tokens);
-  }
-
-  // Each head's rows, cut where any part begins or ends: in each piece the
-  // parts' columns must not overlap, and must hold all that are seen.
-  void CheckPairs() {
-    const auto sequences = static_cast<int32_t>(request_.sequences.size());
-    for (int32_t i = 0; i < sequences; ++i) {
-      const int64_t heads = request_.ProblemOf(i).kv_heads;
-      for (int64_t head = 0; head < heads; ++head) {
-        std::vector<const Part*> parts;
-        std::vector<plan::Run> ends;
-        for (const Part* part : parts_) {
-          if (part->sequence != i || head < part->kv_head ||
-              head >= part->kv_head + part->kv_heads) {
-            continue;
-          }
-          parts.push_back(part);
-          ends.push_back(part->rows);
-        }
-        const RowIntervals& sees = request_.sequences[i].sees;
-        for (const plan::Run& rows : CutAtEnds({0, sees.rows}, ends)) {
-          CheckRows(sees, rows, parts);
-        }
-      }
-    }
-  }
-
-  void CheckRows(const RowIntervals& sees, const plan::Run& rows,
-                 const std::vector<const Part*>& parts) {
-    const plan::Run needed = Needed(sees, rows);
-    std::vector<plan::Run> have;
-    for (const Part* part : parts) {
-      if (!part->rows.Has(rows)) continue;
-      for (const Columns& columns : part->columns) {
-        const plan::Run run = Common(needed, columns.run);
-        if (!run.empty()) have.push_back(run);
-      }
-    }
-    int64_t count = 0;
-    for (size_t i = 0; i < have.size(); ++i) {
-      for (size_t j = 0; j < i; ++j) {
-        if (!Common(have[i], have[j]).empty()) Fail("a pair is computed twice");
-      }
-      count += have[i].count;
-    }
-    if (count < needed.count) Fail("a pair is left out");
   }
 
   void CheckOutputs() {
@@ -306,48 +218,9 @@ class Validator {
     }
   }
 
-  void CheckCosts() {
-    // Counted anew from the steps, and from the buffers.
-    std::vector<PlanCost::Device> costs(plan_.devices);
-    for (const Buffer& buffer : plan_.buffers) {
-      const int64_t bytes =
-          SliceBytes(request_, buffer.tensor, buffer.dtype, buffer.slice);
-      costs[buffer.device].memory_bytes +=
-          (bytes + kTensorAlignment - 1) / kTensorAlignment * kTensorAlignment;
-    }
-    double flops = 0, all_flops = 0;
-    for (const Step& step : plan_.steps) {
-      if (const auto* pull = std::get_if<Pull>(&step.what)) {
-        for (const Pull::Item& item : pull->items) {
-          const Buffer& to = plan_.buffers[item.to];
-          costs[step.device].pulled_bytes +=
-              SliceBytes(request_, to.tensor, to.dtype, item.slice);
-        }
-      }
-    }
-    for (int device = 0; device < plan_.devices; ++device) {
-      const PlanCost::Device& cost = plan_.cost.devices[device];
-      if (cost.memory_bytes != costs[device].memory_bytes ||
-          cost.pulled_bytes != costs[device].pulled_bytes) {
-        Fail("costs are wrong");
-      }
-      flops += cost.flops;
-    }
-    for (const SequenceShape& sequence : request_.sequences) {
-      all_flops += FlopsOf(request_, sequence);
-    }
-    if (std::abs(flops - all_flops) > 1e-9 * all_flops) {
-      Fail("pairs are not all computed once");
-    }
-  }
-
   const PlanRequest& request_;
-  const Plan& plan_;
-  int index_ = 0;
-  std::string error_;
-  std::vector<std::vector<Area>> written_;  // by buffer
-  std::vector<std::vector<bool>> before_;   // by step: which come before
   std::vector<const Part*> parts_;
+  MergedColumns merged_;
   std::vector<int> downloads_;
 };
 

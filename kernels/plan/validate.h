@@ -15,6 +15,10 @@ namespace attnd::plan {
 //     part of a Compute, for each head;
 //   - whatever a step reads has been written, all of it, by steps that it waits
 //     for, and nothing is written twice: no step can overtake another;
+//   - memory is reused once whatever was there before is done with, by all
+//     steps that use it, those of other devices too;
+//   - a forward's results that are sent are over all columns that their rows
+//     see, each of them merged once;
 //   - every element of every wanted output is sent to the host exactly once;
 //   - costs are the sums of what the steps move and compute.
 //

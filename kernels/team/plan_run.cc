@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/container/inlined_vector.h"
+#include "kernels/plan/cost.h"
 
 namespace attnd {
 namespace {
@@ -71,9 +72,15 @@ void PlanRun::FindPoints() {
 absl::Status PlanRun::Allocate() {
   std::vector<std::byte*> all;
   all.reserve(plan_.buffers.size());
-  for (const plan::Buffer& buffer : plan_.buffers) {
+  const std::vector<int64_t> bytes = plan::MemoryBytes(request_, plan_);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const plan::Buffer& buffer = plan_.buffers[i];
+    if (buffer.reuses.has_value()) {
+      all.push_back(all[*buffer.reuses]);
+      continue;
+    }
     absl::StatusOr<std::byte*> memory =
-        streams_[buffer.device]->Allocate(tensors_.BytesOf(buffer));
+        streams_[buffer.device]->Allocate(bytes[i]);
     if (!memory.ok()) {
       failed_ = buffer.device;
       return memory.status();

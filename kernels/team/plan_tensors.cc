@@ -56,10 +56,6 @@ bool IsByHeads(const Place& place) {
 
 }  // namespace
 
-int64_t PlanTensors::BytesOf(const plan::Buffer& buffer) const {
-  return SliceBytes(request_, buffer.tensor, buffer.dtype, buffer.slice);
-}
-
 Place PlanTensors::Buffer(int index) const {
   const plan::Buffer& buffer = plan_.buffers[index];
   const Slice& slice = buffer.slice;
@@ -253,10 +249,21 @@ RowView PlanTensors::FloatsOf(const plan::Part& part, TensorId id) const {
   return {static_cast<float*>(rows.data), 0, rows.head_stride};
 }
 
+RowState PlanTensors::StateOf(const plan::Part& part) const {
+  if (!part.before.has_value()) return {};
+  const int64_t head = part.kv_head * request_.ProblemOf(part.sequence).group();
+  RowState state;
+  if (part.before->o.has_value()) {
+    state.o = Const(ViewOf(Buffer(*part.before->o), part.rows, head));
+  }
+  state.lse = Const(FloatsAt(Buffer(part.before->lse), part.rows.first, head));
+  return state;
+}
+
 ForwardArgs PlanTensors::Forward(const plan::Part& part,
                                  std::vector<KvSegment>& segments) const {
   return {ProblemOf(part, segments), RowsOf(part, TensorId::kO),
-          FloatsOf(part, TensorId::kLse)};
+          FloatsOf(part, TensorId::kLse), StateOf(part)};
 }
 
 BackwardArgs PlanTensors::Backward(const plan::Part& part,

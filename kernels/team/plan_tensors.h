@@ -23,7 +23,6 @@ class PlanTensors {
               const Group& group)
       : request_(request), plan_(plan), group_(group) {}
 
-  int64_t BytesOf(const plan::Buffer& buffer) const;
   // The memory of all buffers, in order.
   void set_memory(std::vector<std::byte*> memory) {
     memory_ = std::move(memory);
@@ -57,6 +56,8 @@ class PlanTensors {
   // part has none.
   TensorView RowsOf(const plan::Part& part, TensorId id) const;
   RowView FloatsOf(const plan::Part& part, TensorId id) const;
+  // Of what the part merges with.
+  RowState StateOf(const plan::Part& part) const;
 
   const plan::PlanRequest& request_;
   const plan::Plan& plan_;
