@@ -11,9 +11,15 @@ absl::string_view PlanName(PlanKind kind) {
     case PlanKind::kHeads:
       return "heads";
     case PlanKind::kGather:
+      return "gather";
+    case PlanKind::kRing:
+      return "ring";
+    case PlanKind::kStriped:
+      return "striped";
+    case PlanKind::kZigzag:
       break;
   }
-  return "gather";
+  return "zigzag";
 }
 
 }  // namespace attnd

@@ -18,9 +18,19 @@ enum class PlanKind : uint8_t {
   kOneDevice,  // any one of them
   kHeads,      // K/V heads of sequences, each with all of its tokens
   kGather,     // tokens of every sequence; devices fetch what they lack
+  // Tokens of every sequence, whose columns go round from device to device:
+  kRing,     // tokens in a row each
+  kStriped,  // every N-th token of N devices
+  kZigzag,   // a part from the front, and one as far from the back
 };
 
-// "auto", "one_device", "heads", "gather".
+// Whether columns go round.
+constexpr bool GoesRound(PlanKind kind) {
+  return kind == PlanKind::kRing || kind == PlanKind::kStriped ||
+         kind == PlanKind::kZigzag;
+}
+
+// "auto", "one_device", "heads", "gather", "ring", "striped", "zigzag".
 absl::string_view PlanName(PlanKind kind);
 
 // What a request ran as that several devices shared.

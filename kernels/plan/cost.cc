@@ -1,6 +1,7 @@
 #include "kernels/plan/cost.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "kernels/plan/cuts.h"
 #include "kernels/plan/gather.h"
@@ -38,7 +39,60 @@ std::vector<int64_t> MemoryBytes(const PlanRequest& request, const Plan& plan) {
   return bytes;
 }
 
+double FlopsOf(const PlanRequest& request, const Compute& compute) {
+  double flops = 0;
+  for (const Part& part : compute.parts) {
+    const SequenceShape& sequence = request.sequences[part.sequence];
+    double pairs = 0;
+    for (const Columns& columns : part.columns) {
+      pairs += PairsOf(sequence.sees, part.rows, columns.run);
+    }
+    const int64_t q_heads = part.kv_heads * request.ProblemOf(sequence).group();
+    flops += pairs * FlopsOfPair(request, sequence, q_heads);
+  }
+  return flops;
+}
+
+namespace {
+
+double SecondsOf(const PlanRequest& request, const Plan& plan,
+                 const Pull& pull) {
+  double bytes = 0;
+  for (const Pull::Item& item : pull.items) {
+    const Buffer& to = plan.buffers[item.to];
+    bytes += static_cast<double>(
+        SliceBytes(request, to.tensor, to.dtype, item.slice));
+  }
+  return bytes / request.pulled_per_second;
+}
+
+// When the last step has ended if each begins as soon as those that it waits
+// for have, and its device does nothing else of its kind.
+double EndOfSteps(const PlanRequest& request, const Plan& plan) {
+  std::vector<double> ends(plan.steps.size());
+  std::vector<double> pulled(plan.devices), computed(plan.devices);
+  double last = 0;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    for (const int other : step.after) ends[i] = std::max(ends[i], ends[other]);
+    const auto take = [&](std::vector<double>& free, double seconds) {
+      ends[i] = std::max(ends[i], free[step.device]) + seconds;
+      free[step.device] = ends[i];
+    };
+    if (const auto* pull = std::get_if<Pull>(&step.what)) {
+      take(pulled, SecondsOf(request, plan, *pull));
+    } else if (const auto* compute = std::get_if<Compute>(&step.what)) {
+      take(computed, FlopsOf(request, *compute) / request.flops_per_second);
+    }
+    last = std::max(last, ends[i]);
+  }
+  return last;
+}
+
+}  // namespace
+
 absl::Duration Predict(const PlanRequest& request, const Plan& plan) {
+  if (GoesRound(plan.kind)) return absl::Seconds(EndOfSteps(request, plan));
   double seconds = 0;
   for (const PlanCost::Device& device : plan.cost.devices) {
     const double fetch =
@@ -50,48 +104,98 @@ absl::Duration Predict(const PlanRequest& request, const Plan& plan) {
   return absl::Seconds(seconds);
 }
 
-double MostBufferBytes(Op op, const Problem& p, PlanKind kind, int devices) {
-  constexpr double kFloat = sizeof(float);
-  const double n = devices, batch = static_cast<double>(p.batch);
-  const double size = static_cast<double>(SizeOf(p.dtype()));
-  const double dim = static_cast<double>(p.head_dim),
-               value_dim = static_cast<double>(p.value_dim);
-  const double rows =
-      batch * static_cast<double>(p.q_len) * static_cast<double>(p.q_heads);
-  const double kv_len = static_cast<double>(PaddedKvLen(p));
-  const double columns = batch * kv_len * static_cast<double>(p.kv_heads);
-  const double bias = rows * static_cast<double>(p.bias.row_stride) *
-                      static_cast<double>(SizeOf(p.bias.dtype));
-  // Results may be f32. LSE, delta and the gradient of LSE: three floats a row.
-  const double q = rows * dim * size, o = rows * value_dim * kFloat;
-  const double kv = columns * (dim + value_dim) * size;
-  const double own = q + o + 3 * rows * kFloat + kv;
-  const double d_o = rows * value_dim * size, dq = rows * dim * kFloat;
-  const double dkv = columns * (dim + value_dim) * kFloat;
-  const bool by_columns_too = op == Op::kBackward && p.q_heads > p.kv_heads;
-  double bytes = own + bias;
-  if (kind == PlanKind::kGather) {
-    // Of columns, each device may have two runs of rows, and so two terms of dK
-    // and dV; and of all terms whoever adds them up has a copy.
-    double gathered = n * kv;
-    if (op == Op::kBackward) {
-      const double by_columns = d_o + n * (kv + 4 * dkv);
-      gathered = n * (q + d_o + 3 * rows * kFloat + 2 * dq + bias);
-      if (by_columns_too) gathered = std::max(gathered, by_columns);
-      gathered += dq + dkv;
-    }
-    bytes += gathered;
-  } else {
-    // Each device may have some rows of one more head, and terms of its dK, dV.
-    bytes += n * kv_len * (dim + value_dim) * (size + 2 * kFloat);
-    if (op == Op::kBackward) bytes += d_o + dq + dkv;
+namespace {
+
+// What a problem's tensors take, all of each, in bytes.
+struct TensorBytes {
+  double q, kv, bias;
+  // In f32, as results and terms may be; a row has one LSE, delta and gradient
+  // of LSE each.
+  double o, row_floats, dq, dkv;
+  double d_o;
+  double head_kv, head_dkv;  // K and V, dK and dV of a head alone
+
+  explicit TensorBytes(const Problem& p) {
+    constexpr double kFloat = sizeof(float);
+    const double size = static_cast<double>(SizeOf(p.dtype()));
+    const double dim = static_cast<double>(p.head_dim),
+                 value_dim = static_cast<double>(p.value_dim);
+    const double batch = static_cast<double>(p.batch);
+    const double rows =
+        batch * static_cast<double>(p.q_len) * static_cast<double>(p.q_heads);
+    const double kv_len = static_cast<double>(PaddedKvLen(p));
+    head_kv = kv_len * (dim + value_dim) * size;
+    head_dkv = kv_len * (dim + value_dim) * kFloat;
+    kv = batch * static_cast<double>(p.kv_heads) * head_kv;
+    dkv = batch * static_cast<double>(p.kv_heads) * head_dkv;
+    q = rows * dim * size;
+    o = rows * value_dim * kFloat;
+    row_floats = rows * kFloat;
+    d_o = rows * value_dim * size;
+    dq = rows * dim * kFloat;
+    bias = rows * static_cast<double>(p.bias.row_stride) *
+           static_cast<double>(SizeOf(p.bias.dtype));
   }
-  // Each buffer is aligned: in each section, on each device, at most so many of
-  // a sequence; and of a head alone, on two devices.
+  double own() const { return q + o + 3 * row_floats + kv + bias; }
+};
+
+// Each buffer is aligned.
+double Aligned(double bytes, double buffers) {
+  return bytes + buffers * static_cast<double>(kTensorAlignment);
+}
+
+double MostOfHeads(Op op, const TensorBytes& bytes, double batch, double n) {
+  // Each device may have some rows of one more head, and terms of its dK, dV.
+  double all = bytes.own() + n * (bytes.head_kv + 2 * bytes.head_dkv);
+  if (op == Op::kBackward) all += bytes.d_o + bytes.dq + bytes.dkv;
+  return Aligned(all, (batch + 3 * n) * 16);
+}
+
+double MostOfGather(Op op, const TensorBytes& bytes, const Problem& p,
+                    double n) {
+  const bool by_columns_too = op == Op::kBackward && p.q_heads > p.kv_heads;
+  // Of columns, each device may have two runs of rows, and so two terms of dK
+  // and dV; and of all terms whoever adds them up has a copy.
+  double gathered = n * bytes.kv;
+  if (op == Op::kBackward) {
+    const double by_columns = bytes.d_o + n * (bytes.kv + 4 * bytes.dkv);
+    gathered = n * (bytes.q + bytes.d_o + 3 * bytes.row_floats + 2 * bytes.dq +
+                    bytes.bias);
+    if (by_columns_too) gathered = std::max(gathered, by_columns);
+    gathered += bytes.dq + bytes.dkv;
+  }
+  // In each section, on each device, at most so many of a sequence.
   const double buffers = by_columns_too ? 16 + 8 * n : 16;
-  const double places =
-      kind == PlanKind::kGather ? batch * n * kMostSections : batch + 3 * n;
-  return bytes + places * buffers * static_cast<double>(kTensorAlignment);
+  return Aligned(bytes.own() + gathered,
+                 static_cast<double>(p.batch) * n * kMostSections * buffers);
+}
+
+double MostOfRing(const TensorBytes& bytes, const Problem& p, double n) {
+  const double batch = static_cast<double>(p.batch);
+  // Two states, the last of which become O and LSE; and two blocks a device, of
+  // two runs at most, each by less than a token longer than its share.
+  const double token = bytes.head_kv /
+                       std::max(1.0, static_cast<double>(PaddedKvLen(p))) *
+                       static_cast<double>(p.kv_heads);
+  const double all = bytes.q + 2 * (bytes.o + bytes.row_floats) + bytes.bias +
+                     2 * (bytes.kv + 2 * n * batch * token);
+  // K and V of two runs in two slots, and of two runs of rows Q, two states,
+  // and the bias of each step.
+  return Aligned(all, batch * n * (8 + 2 * (5 + n)));
+}
+
+}  // namespace
+
+double MostBufferBytes(Op op, const Problem& p, PlanKind kind, int devices) {
+  const TensorBytes bytes(p);
+  const double n = devices;
+  const double heads = MostOfHeads(op, bytes, static_cast<double>(p.batch), n);
+  if (kind != PlanKind::kGather && !GoesRound(kind)) return heads;
+  if (kind == PlanKind::kGather || op == Op::kBackward) {
+    return MostOfGather(op, bytes, p, n);
+  }
+  // Of many sequences it is heads.
+  return std::max(heads, MostOfRing(bytes, p, n));
 }
 
 }  // namespace attnd::plan

@@ -17,6 +17,8 @@ double FlopsOf(const PlanRequest& request, const SequenceShape& sequence);
 double FlopsOfPair(const PlanRequest& request, const SequenceShape& sequence,
                    int64_t q_heads);
 
+double FlopsOf(const PlanRequest& request, const Compute& compute);
+
 // By buffer, the bytes of memory that must be found for it: what the largest of
 // those takes that are in it one after another, and 0 for what takes over
 // another's. The plan's buffers reuse earlier ones, each once at most.
@@ -24,7 +26,9 @@ std::vector<int64_t> MemoryBytes(const PlanRequest& request, const Plan& plan);
 
 // How long the devices take for the plan from the first step after the uploads
 // to the end of the last one before the downloads. What they fetch comes while
-// they compute, but for the first section.
+// they compute, but for the first section. Where columns go round, steps are as
+// the plan has them: each device pulls one block, and computes over one, at a
+// time.
 absl::Duration Predict(const PlanRequest& request, const Plan& plan);
 
 // What the buffers of all devices together take at most, for whoever must know

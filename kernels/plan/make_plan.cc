@@ -6,13 +6,20 @@
 namespace attnd::plan {
 
 Plan MakePlan(const PlanRequest& request, int devices) {
-  if (request.kind != PlanKind::kGather) return MakeHeads(request, devices);
-  if (request.sequences.size() <= kMostGathered) {
-    return MakeGather(request, devices);
+  const PlanKind kind = request.kind;
+  if (kind != PlanKind::kGather && !GoesRound(kind)) {
+    return MakeHeads(request, devices);
   }
-  Plan plan = MakeHeads(request, devices);
-  absl::StrAppend(&plan.why, "; gather takes at most ", kMostGathered,
-                  " sequences");
+  if (request.sequences.size() > kMostGathered) {
+    Plan plan = MakeHeads(request, devices);
+    absl::StrAppend(&plan.why, "; ", PlanName(kind), " takes at most ",
+                    kMostGathered, " sequences");
+    return plan;
+  }
+  if (!GoesRound(kind)) return MakeGather(request, devices);
+  if (request.op == Op::kForward) return MakeRing(request, devices);
+  Plan plan = MakeGather(request, devices);
+  absl::StrAppend(&plan.why, "; ", PlanName(kind), " has no backward yet");
   return plan;
 }
 

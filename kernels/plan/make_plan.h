@@ -9,12 +9,13 @@
 
 namespace attnd::plan {
 
-// gather has some hundred steps of each sequence. Of more than these it would
-// take longer to plan than to compute.
+// A plan that cuts each sequence has some hundred steps of it. Of more than
+// these it would take longer to plan than to compute.
 inline constexpr size_t kMostGathered = 1024;
 
-// The plan of `request.kind`, which is kHeads or kGather, over devices 0 to
-// `devices` - 1. Of more sequences than gather takes it is heads, and says so.
+// The plan of `request.kind` over devices 0 to `devices` - 1. Of more sequences
+// than that it is heads, whatever was asked for; and where columns would go
+// round, backward is gather. It says so.
 Plan MakePlan(const PlanRequest& request, int devices);
 
 // A line for each step, for people: what it does, where, and after which.

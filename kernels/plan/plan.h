@@ -108,6 +108,11 @@ struct Step {
   std::vector<int> after;
 };
 
+// Whether a forward's results have one device's bits: each row meets all its
+// columns in their order, and rows are cut where CutUnit says. In the kinds
+// that send columns round each device begins with its own.
+constexpr bool HasOneDevicesBits(PlanKind kind) { return !GoesRound(kind); }
+
 struct PlanCost {
   struct Device {
     int64_t memory_bytes = 0;    // of its buffers, what is reused once

@@ -107,16 +107,7 @@ void PlanBuilder::Count(const Step& step) {
       cost.pulled_bytes += bytes(item.to, item.slice);
     }
   } else if (const auto* compute = std::get_if<Compute>(&step.what)) {
-    for (const Part& part : compute->parts) {
-      const SequenceShape& sequence = request_.sequences[part.sequence];
-      double pairs = 0;
-      for (const Columns& columns : part.columns) {
-        pairs += PairsOf(sequence.sees, part.rows, columns.run);
-      }
-      const int64_t q_heads =
-          part.kv_heads * request_.ProblemOf(sequence).group();
-      cost.flops += pairs * FlopsOfPair(request_, sequence, q_heads);
-    }
+    cost.flops += FlopsOf(request_, *compute);
   }
 }
 

@@ -85,6 +85,8 @@ class PlanBuilder {
 // The kinds, over `devices` >= 1.
 Plan MakeHeads(const PlanRequest& request, int devices);
 Plan MakeGather(const PlanRequest& request, int devices);
+// kRing, kStriped or kZigzag, as the request says; of a forward.
+Plan MakeRing(const PlanRequest& request, int devices);
 
 }  // namespace attnd::plan
 

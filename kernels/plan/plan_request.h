@@ -46,7 +46,7 @@ struct PlanRequest {
   Op op = Op::kForward;
   std::vector<ProblemShape> problems;  // of one dtype and one pair of dims
   std::vector<SequenceShape> sequences;
-  PlanKind kind = PlanKind::kHeads;  // kHeads or kGather
+  PlanKind kind = PlanKind::kHeads;  // kAuto is that, too; never kOneDevice
   // Of kGather: in how many sections of heads data is fetched and computed, if
   // there may be so many (gather.h); 0: as the plan finds best.
   int sections = 0;

@@ -207,8 +207,14 @@ Problem PlanTensors::ProblemOf(const plan::Part& part,
   p.q_starts = {};
   p.q_start = sees.q_start + part.rows.first * sees.q_stride;
   p.q_stride = sees.q_stride * part.rows.step;
-  p.whole = Whole{sees.rows, sees.columns, shape.q_heads, shape.kv_heads,
-                  part.kv_head};
+  // A kernel that goes by the whole sequence's sizes gives its bits. Where the
+  // plan's results have others anyway it goes by the part's own: of a long
+  // sequence a device may have a few rows, for which another kernel is faster,
+  // and none of them begins where CutUnit says.
+  if (plan::HasOneDevicesBits(plan_.kind)) {
+    p.whole = Whole{sees.rows, sees.columns, shape.q_heads, shape.kv_heads,
+                    part.kv_head};
+  }
   p.q = Const(RowsOf(part, TensorId::kQ));
   p.bias = {};
   if (part.buffers[TensorId::kBias].has_value()) {

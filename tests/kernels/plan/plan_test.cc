@@ -8,6 +8,7 @@
 #include "kernels/plan/make_plan.h"
 #include "kernels/plan/shares.h"
 #include "kernels/plan/validate.h"
+#include "tests/kernels/plan/causal_request.h"
 #include "tests/kernels/plan/random_request.h"
 
 namespace attnd::plan {
@@ -18,7 +19,7 @@ using ::testing::HasSubstr;
 constexpr int kDeviceCounts[] = {1, 2, 3, 4, 7, 8};
 
 TEST(PlanTest, IsValidForAnyShapesAndDevices) {
-  for (uint32_t seed = 0; seed < 600; ++seed) {
+  for (uint32_t seed = 0; seed < 1500; ++seed) {
     const PlanRequest request = RandomRequest(seed);
     for (const int devices : kDeviceCounts) {
       const Plan plan = MakePlan(request, devices);
@@ -30,31 +31,11 @@ TEST(PlanTest, IsValidForAnyShapesAndDevices) {
 }
 
 TEST(PlanTest, IsTheSameEachTime) {
-  for (uint32_t seed = 0; seed < 50; ++seed) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
     const PlanRequest request = RandomRequest(seed);
     EXPECT_EQ(Explain(request, MakePlan(request, 4)),
               Explain(request, MakePlan(request, 4)));
   }
-}
-
-// One causal sequence of `tokens` tokens.
-PlanRequest Causal(PlanKind kind, int64_t tokens, int64_t heads) {
-  PlanRequest request;
-  request.kind = kind;
-  ProblemShape shape;
-  shape.q_heads = shape.kv_heads = heads;
-  shape.head_dim = shape.value_dim = 128;
-  for (const TensorId id : {TensorId::kQ, TensorId::kK, TensorId::kV}) {
-    shape.inputs[id] = DType::kBF16;
-  }
-  shape.outputs[TensorId::kO] = DType::kBF16;
-  request.problems.push_back(shape);
-  SequenceShape sequence;
-  sequence.sees.rows = sequence.sees.columns = tokens;
-  sequence.sees.right = 0;
-  sequence.unit = {128, 17, 128, 1};
-  request.sequences.push_back(sequence);
-  return request;
 }
 
 double Imbalance(const Plan& plan) {
@@ -77,7 +58,8 @@ TEST(PlanTest, HeadsThatDivideStayWhole) {
 
 TEST(PlanTest, DevicesComputeAsMuch) {
   for (const int devices : kDeviceCounts) {
-    for (const PlanKind kind : {PlanKind::kHeads, PlanKind::kGather}) {
+    for (const PlanKind kind : {PlanKind::kHeads, PlanKind::kGather,
+                                PlanKind::kStriped, PlanKind::kZigzag}) {
       const PlanRequest request = Causal(kind, 65536, 5);
       EXPECT_LT(Imbalance(MakePlan(request, devices)), 1.03)
           << devices << " " << PlanName(kind);

@@ -1,0 +1,78 @@
+#include "kernels/plan/ring_places.h"
+
+#include <cstdint>
+#include <utility>
+
+namespace attnd::plan {
+namespace {
+
+// The runs of each share, as many for all of them; some may be empty. They need
+// no whole tiles of a kernel: a device's tiles begin with its own first token,
+// and bits are not those of one device anyway.
+std::vector<Runs> Cut(PlanKind kind, int64_t tokens, int shares) {
+  const bool zigzag = kind == PlanKind::kZigzag;
+  const int parts = zigzag ? 2 * shares : shares;
+  const std::vector<Runs> cut = kind == PlanKind::kStriped
+                                    ? CutStriped(tokens, parts)
+                                    : CutEvenly(tokens, parts, {});
+  const auto part = [&](int i) { return cut[i].empty() ? Run{} : cut[i][0]; };
+  std::vector<Runs> runs(shares);
+  for (int share = 0; share < shares; ++share) {
+    runs[share].push_back(part(share));
+    // Apart from the first even where they are neighbours: blocks that go
+    // through one memory then have runs of about the same lengths.
+    if (zigzag) runs[share].push_back(part(parts - 1 - share));
+  }
+  return runs;
+}
+
+// What the device's rows see of each block, which is wanted then.
+RingPlaces::Rows FindTurns(const RowIntervals& sees, int device, const Run& run,
+                           const std::vector<Runs>& blocks,
+                           std::vector<std::vector<Runs>>& wanted) {
+  RingPlaces::Rows rows{device, run};
+  const Run needed = Needed(sees, run);
+  const int devices = static_cast<int>(blocks.size());
+  for (int step = 0; step < devices; ++step) {
+    const int block = BlockAt(device, step, devices);
+    RingPlaces::Turn turn{step};
+    for (size_t r = 0; r < blocks[block].size(); ++r) {
+      const Run seen = Common(needed, blocks[block][r]);
+      if (seen.empty()) continue;
+      turn.columns.emplace_back(r, seen);
+      wanted[block][r][step] = Hull(wanted[block][r][step], seen);
+    }
+    if (!turn.columns.empty()) rows.turns.push_back(std::move(turn));
+  }
+  if (rows.turns.empty()) rows.turns.emplace_back();
+  return rows;
+}
+
+}  // namespace
+
+RingPlaces PlaceRing(const PlanRequest& request, const SequenceShape& sequence,
+                     int devices) {
+  const RowIntervals& sees = sequence.sees;
+  const std::vector<Runs> blocks = Cut(request.kind, sees.columns, devices);
+  const std::vector<Runs> rows = Cut(request.kind, sees.rows, devices);
+  RingPlaces places;
+  places.runs = blocks.front().size();
+  places.wanted.assign(devices, std::vector<Runs>(places.runs, Runs(devices)));
+  for (int device = 0; device < devices; ++device) {
+    for (const Run& run : rows[device]) {
+      if (run.empty()) continue;
+      places.rows.push_back(
+          FindTurns(sees, device, run, blocks, places.wanted));
+    }
+  }
+  for (std::vector<Runs>& block : places.wanted) {
+    for (Runs& wanted : block) {
+      for (int step = devices - 1; step > 0; --step) {
+        wanted[step - 1] = Hull(wanted[step - 1], wanted[step]);
+      }
+    }
+  }
+  return places;
+}
+
+}  // namespace attnd::plan

@@ -1,0 +1,51 @@
+#ifndef ATTND_KERNELS_PLAN_RING_PLACES_H_
+#define ATTND_KERNELS_PLAN_RING_PLACES_H_
+
+// Who has which tokens of a sequence whose columns go round, and what of them
+// is wanted where and when.
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "kernels/plan/cuts.h"
+#include "kernels/plan/plan_request.h"
+
+namespace attnd::plan {
+
+// The block that a device has at a step: its own at step 0, and then always
+// what the device before it had.
+constexpr int BlockAt(int device, int step, int devices) {
+  return (device + devices - step) % devices;
+}
+
+// A block's columns are one run, or two in zigzag, which may be empty.
+struct RingPlaces {
+  // What some rows see of the block that is there at a step.
+  struct Turn {
+    int step = 0;
+    std::vector<std::pair<size_t, Run>> columns = {};  // of which of its runs
+  };
+  // One run of rows on its device. It has a turn for each block of which it
+  // sees anything, and one at step 0 if it sees nothing at all: it has results
+  // then, too.
+  struct Rows {
+    int device = 0;
+    Run run;
+    std::vector<Turn> turns = {};
+  };
+
+  std::vector<Rows> rows;  // by device
+  size_t runs = 1;         // of a block
+  // By block, run and step: what the device that has it then wants of it, or
+  // one that has it later. A block goes on no further than that.
+  std::vector<std::vector<Runs>> wanted;
+};
+
+// As `request.kind` says.
+RingPlaces PlaceRing(const PlanRequest& request, const SequenceShape& sequence,
+                     int devices);
+
+}  // namespace attnd::plan
+
+#endif  // ATTND_KERNELS_PLAN_RING_PLACES_H_
