@@ -54,19 +54,20 @@ inline Bits BitsOf(Op op, Device& device, const RandomProblem& problem,
 }
 
 // In each run one member of a new team breaks at some call, by turns in
-// forward and backward of heads and gather. The others must give the bits that
+// forward and backward of each of `plans`. The others must give the bits that
 // they have without it, then and in the next request, and nothing may be left.
 // `make` makes the first of all devices, `sizes` are the teams'.
 inline void ExpectOthersCompute(uint32_t runs, std::vector<int> sizes,
-                                const std::function<Backends(int)>& make) {
+                                const std::function<Backends(int)>& make,
+                                const std::vector<PlanKind>& plans = {
+                                    PlanKind::kHeads, PlanKind::kGather}) {
   std::mt19937 random(7);
   uint32_t failed = 0;
   for (uint32_t run = 0; run < runs; ++run) {
     const int size = sizes[run % sizes.size()];
     const Op op = run % 2 == 0 ? Op::kForward : Op::kBackward;
-    const GroupOptions options = {
-        .deterministic = true,
-        .plan = run / 2 % 2 == 0 ? PlanKind::kHeads : PlanKind::kGather};
+    const GroupOptions options = {.deterministic = true,
+                                  .plan = plans[run / 2 % plans.size()]};
     const RandomProblem problem(run, ServedOptions());
     TeamOf fewer(make(size - 1));
     const Bits expected = BitsOf(op, *fewer.team, problem, options);

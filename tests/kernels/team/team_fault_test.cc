@@ -51,6 +51,12 @@ TEST(TeamFaultTest, OthersComputeWhatABrokenMemberHad) {
   testing::ExpectOthersCompute(kRuns, {2, 3, 4}, testing::Cpus);
 }
 
+TEST(TeamFaultTest, ARingIsClosedWithoutABrokenMember) {
+  testing::ExpectOthersCompute(
+      kRuns / 2, {2, 3, 4}, testing::Cpus,
+      {PlanKind::kRing, PlanKind::kStriped, PlanKind::kZigzag});
+}
+
 TEST(TeamFaultTest, WhatMemoryIsOutOfReachIsSaid) {
   testing::ProblemOptions all_see_all = ServedOptions();
   all_see_all.empty_sizes = all_see_all.lens = all_see_all.masks = false;
