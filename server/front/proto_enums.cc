@@ -116,6 +116,10 @@ pb::Plan ToProto(PlanKind plan) {
       return pb::PLAN_HEADS;
     case PlanKind::kGather:
       return pb::PLAN_GATHER;
+    case PlanKind::kRing:
+    case PlanKind::kStriped:
+    case PlanKind::kZigzag:
+      break;  // no request can name them, so that no report does
   }
   return pb::PLAN_UNSPECIFIED;
 }
