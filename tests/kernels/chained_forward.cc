@@ -8,20 +8,10 @@
 
 #include "absl/types/span.h"
 #include "tests/kernels/owned_tensor.h"
+#include "tests/kernels/q_starts.h"
 
 namespace attnd::testing {
 namespace {
-
-// Where row 0 of each sequence stands: what a part of the columns cannot say.
-std::vector<int64_t> QStarts(const Problem& p) {
-  std::vector<int64_t> starts;
-  for (int64_t b = 0; b < p.batch; ++b) {
-    starts.push_back(!p.q_starts.empty()
-                         ? p.q_starts[b]
-                         : p.q_start.value_or(KvLen(p, b) - QLen(p, b)));
-  }
-  return starts;
-}
 
 // Columns [first, end) of a problem's padded ones, as a problem.
 class Link {

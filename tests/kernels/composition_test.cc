@@ -10,6 +10,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/chained_forward.h"
+#include "tests/kernels/q_starts.h"
 #include "tests/kernels/random_problem.h"
 
 namespace attnd {
@@ -18,6 +19,7 @@ namespace {
 using testing::OwnedRows;
 using testing::OwnedTensor;
 using testing::ProblemOptions;
+using testing::QStarts;
 using testing::RandomProblem;
 
 constexpr Algorithm kAlgorithms[] = {
@@ -33,17 +35,6 @@ ProblemOptions Shardable(DType dtype) {
   options.max_dim = 64;
   options.bias = false;
   return options;
-}
-
-// Where row 0 of each sequence stands, since the default depends on the K/V
-// that a shard does not have.
-std::vector<int64_t> QStarts(const Problem& p) {
-  std::vector<int64_t> starts;
-  for (int64_t b = 0; b < p.batch; ++b)
-    starts.push_back(!p.q_starts.empty()
-                         ? p.q_starts[b]
-                         : p.q_start.value_or(KvLen(p, b) - QLen(p, b)));
-  return starts;
 }
 
 // The problem over its n-th segment alone.

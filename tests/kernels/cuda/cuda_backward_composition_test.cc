@@ -12,6 +12,7 @@
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/device_runner.h"
 #include "tests/kernels/cuda/gradient_problem.h"
+#include "tests/kernels/q_starts.h"
 #include "tests/kernels/random_problem.h"
 
 namespace attnd {
@@ -23,20 +24,9 @@ using testing::DeviceTest;
 using testing::GradientProblem;
 using testing::OwnedTensor;
 using testing::ProblemOptions;
+using testing::QStarts;
 using testing::RandomProblem;
 using testing::Slack;
-
-// Where row 0 of each sequence stands, since the default depends on the K/V
-// that a shard does not have.
-std::vector<int64_t> QStarts(const Problem& p) {
-  std::vector<int64_t> starts;
-  for (int64_t b = 0; b < p.batch; ++b) {
-    starts.push_back(!p.q_starts.empty()
-                         ? p.q_starts[b]
-                         : p.q_start.value_or(KvLen(p, b) - QLen(p, b)));
-  }
-  return starts;
-}
 
 // Each segment as a problem of its own that gives its part of dQ in f32.
 struct Shards {

@@ -7,6 +7,10 @@
 
 namespace attnd::plan {
 
+// The kinds whose columns go round.
+inline constexpr PlanKind kRingKinds[] = {PlanKind::kRing, PlanKind::kStriped,
+                                          PlanKind::kZigzag};
+
 // One causal sequence of `tokens` tokens, forward, bf16, D 128.
 inline PlanRequest Causal(PlanKind kind, int64_t tokens, int64_t heads) {
   PlanRequest request;

@@ -20,8 +20,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr PlanKind kKinds[] = {PlanKind::kRing, PlanKind::kStriped,
-                               PlanKind::kZigzag};
 constexpr int64_t kHeads = 2;
 // K and V of a token, bf16.
 constexpr int64_t kTokenBytes = kHeads * 2 * 128 * 2;
@@ -50,7 +48,7 @@ TEST(RingTest, ThePlainRingsLastDeviceHasTwiceItsDue) {
 TEST(RingTest, MemoryIsForTwoBlocksAndTwoStatesWhateverTheDevices) {
   constexpr int64_t kOwn = 1024;  // tokens a device
   constexpr int64_t kRows = kOwn * kHeads;
-  for (const PlanKind kind : kKinds) {
+  for (const PlanKind kind : kRingKinds) {
     for (const int n : {3, 4, 8}) {
       const Plan plan = MakePlan(Full(kind, kOwn * n), n);
       for (const PlanCost::Device& device : plan.cost.devices) {
@@ -70,7 +68,7 @@ TEST(RingTest, MemoryIsForTwoBlocksAndTwoStatesWhateverTheDevices) {
 }
 
 TEST(RingTest, AllBlocksGoAllTheWayWhereRowsSeeAll) {
-  for (const PlanKind kind : kKinds) {
+  for (const PlanKind kind : kRingKinds) {
     for (const int n : {1, 2, 3, 8}) {
       const Plan plan = MakePlan(Full(kind, int64_t{1024} * n), n);
       for (const PlanCost::Device& device : plan.cost.devices) {
@@ -133,7 +131,7 @@ TEST(RingTest, AStripeIsEveryNthToken) {
 
 TEST(RingTest, ABlockIsPulledBeforeTheOneBeforeItIsComputed) {
   constexpr int kDevices = 4;
-  for (const PlanKind kind : kKinds) {
+  for (const PlanKind kind : kRingKinds) {
     int pulls = 0, computes = 0;
     for (const Step& step : MakePlan(Full(kind, 4096), kDevices).steps) {
       if (std::holds_alternative<Compute>(step.what)) ++computes;
@@ -168,7 +166,7 @@ TEST(RingTest, TakesAsLongAsTheSlowerOfPullingAndComputing) {
 TEST(RingTest, AdmissionChargesWhatLongSequencesTake) {
   // So many that `heads`, as which such a request may run too, takes less.
   constexpr int64_t kManyHeads = 64;
-  for (const PlanKind kind : kKinds) {
+  for (const PlanKind kind : kRingKinds) {
     for (const int n : {2, 3, 8}) {
       for (const int64_t tokens : {8192, 8193, 8207}) {
         PlanRequest request = Causal(kind, tokens, kManyHeads);
@@ -198,7 +196,7 @@ TEST(RingTest, AdmissionChargesWhatLongSequencesTake) {
 }
 
 TEST(RingTest, BackwardAndManySequencesRunOtherwiseAndSaySo) {
-  for (const PlanKind kind : kKinds) {
+  for (const PlanKind kind : kRingKinds) {
     PlanRequest request = Causal(kind, 16, kHeads);
     request.op = Op::kBackward;
     ProblemShape& shape = request.problems[0];
