@@ -148,6 +148,14 @@ int64_t PlanSide::pulls() const {
   return pulls;
 }
 
+std::vector<int64_t> PlanSide::allocated_bytes() const {
+  std::vector<int64_t> bytes;
+  for (const auto& member : members_) {
+    bytes.push_back(member->allocated_bytes());
+  }
+  return bytes;
+}
+
 int64_t PlanSide::planned_bytes() const {
   int64_t bytes = 0;
   for (const plan::PlanCost::Device& device : plan_.cost.devices) {

@@ -66,6 +66,8 @@ class PlanSide {
   int64_t pulls() const;
   // As the plan says.
   int64_t planned_bytes() const;
+  // By device, what was asked for in one run.
+  std::vector<int64_t> allocated_bytes() const;
 
  private:
   void MakeGroup(const HostTensors& tensors, const Outputs& outputs);

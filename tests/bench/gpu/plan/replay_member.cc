@@ -98,6 +98,12 @@ int64_t ReplayMember::pulled_bytes() const {
   return bytes;
 }
 
+int64_t ReplayMember::allocated_bytes() const {
+  int64_t bytes = 0;
+  for (const Block& block : blocks_) bytes += block.bytes;
+  return bytes;
+}
+
 absl::StatusOr<std::byte*> ReplayMember::Allocate(int64_t bytes) {
   if (next_ == blocks_.size()) {
     absl::StatusOr<std::byte*> memory = memory_->Allocate(bytes);

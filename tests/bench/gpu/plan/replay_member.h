@@ -36,6 +36,8 @@ class ReplayMember : public MemberStream {
   // Bytes pulled since the last Reset, and copies that pulled them.
   int64_t pulled_bytes() const;
   int64_t pulls() const { return static_cast<int64_t>(pulled_.size()); }
+  // Of all memory that a run has asked for.
+  int64_t allocated_bytes() const;
 
   absl::StatusOr<std::byte*> Allocate(int64_t bytes) override;
   absl::Status Upload(const BlockCopy& copy) override;
