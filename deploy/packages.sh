@@ -23,6 +23,7 @@ test=(
   ccache                # three builds share what is compiled for GPUs
   libopenblas-dev       # what the CPU kernels are compared with
   python3 python3-venv  # a client in another language
+  python3-numpy python3-matplotlib  # the study's formulas and plots
 )
 lint=(clang clang-format clang-tidy)
 

@@ -5,7 +5,7 @@ import claims
 import dram
 import model
 import sides
-import svg
+import plots
 
 ABOUT = '''# What the papers claim, measured
 
@@ -117,8 +117,8 @@ def _lengths_plot(results, direction):
     series = [(sides.title(side), sides.color(side),
                [(row['case']['q_len'], row['sides'][side]['tflops'])
                 for row in rows if side in row['sides']]) for side in _present(rows)]
-    return svg.line_plot(f'{direction.capitalize()}, full, 16 heads of 128', 'length', 'TFLOP/s',
-                         series)
+    return plots.line_plot(f'{direction.capitalize()}, full, 16 heads of 128', 'length, tokens',
+                           'TFLOP/s', series)
 
 
 def _memory_plot(results):
@@ -126,8 +126,8 @@ def _memory_plot(results):
     series = [(sides.title(side), sides.color(side),
                [(row['case']['q_len'], row['sides'][side]['extra_bytes'] / 1e6)
                 for row in rows if side in row['sides']]) for side in _present(rows)]
-    return svg.line_plot('Memory of backward beside its tensors, 16,384 tokens', 'length', 'MB',
-                         series, log_y=True)
+    return plots.line_plot('Memory of backward beside its tensors, 16,384 tokens', 'length, tokens',
+                           'MB', series, log_y=True)
 
 
 # -- device memory traffic
@@ -198,8 +198,8 @@ def _dram_plot(results):
                       for row in claims.dram_rows(results, case, direction)}
             groups.append((f'{direction}, {case["q_len"]}', values))
     colors = {sides.title(side): sides.color(side) for side in sides.SIDES}
-    return svg.bar_plot('Bytes to and from device memory, measured', 'GB', groups, colors,
-                        log_y=True)
+    return plots.bar_plot('Bytes to and from device memory, measured', 'GB', groups, colors,
+                          log_y=True)
 
 
 # -- the naive way
@@ -281,8 +281,8 @@ def _cpu_plot(results):
     series = [(name, color, [(row['len'], row['heap_bytes'] / 1e6) for row in rows
                              if row['algorithm'] == name and row['direction'] == 'forward'])
               for name, color in CPU_COLORS.items() if name != 'auto']
-    return svg.line_plot('Heap of forward beside its tensors, on a processor', 'length', 'MB',
-                         series, log_y=True)
+    return plots.line_plot('Heap of forward beside its tensors, on a processor', 'length, tokens',
+                           'MB', series, log_y=True)
 
 
 # -- the whole
@@ -312,15 +312,18 @@ def machines(results):
 
 
 def render(results):
-    """{file name: text}: the page and its plots."""
+    """{file name: text}: the page."""
     sections = [ABOUT.strip(), claims_section(results), sides_section(),
                 speed_section(results),
                 dram_section(results), naive_section(results), cpu_section(results), HOW.strip(),
                 machines(results)]
-    files = {'README.md': '\n\n'.join(s for s in sections if s) + '\n'}
-    plots = {'forward.svg': _lengths_plot(results, 'forward'),
+    return {'README.md': '\n\n'.join(s for s in sections if s) + '\n'}
+
+
+def draw(results):
+    """{file name: SVG}: its plots."""
+    drawn = {'forward.svg': _lengths_plot(results, 'forward'),
              'backward.svg': _lengths_plot(results, 'backward'),
              'memory.svg': _memory_plot(results), 'traffic.svg': _dram_plot(results),
              'cpu.svg': _cpu_plot(results)}
-    files.update((name, text) for name, text in plots.items() if text)
-    return files
+    return {name: text for name, text in drawn.items() if text}

@@ -21,6 +21,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / 'gpu'))
 import cpu
 import dram
 import page
+import plots
 import sides
 
 PARTS = ('speed', 'naive', 'dram', 'cpu')
@@ -134,6 +135,18 @@ def measure(options, results, keep):
     return all_ran or not options.parts
 
 
+def write(out, results):
+    """The page, and its plots where there is something to draw with."""
+    files = page.render(results)
+    if plots.is_there():
+        files.update(page.draw(results))
+    else:
+        print('# no matplotlib: plots are as they were, and --render draws them elsewhere')
+    for name, text in files.items():
+        (out / name).write_text(text, encoding='utf-8')
+    print(f'# wrote {out / "README.md"}')
+
+
 def main():
     options = parse(sys.argv[1:])
     options.out.mkdir(parents=True, exist_ok=True)
@@ -143,9 +156,7 @@ def main():
     if not options.render:
         done = measure(options, results, lambda found: kept.write_text(
             json.dumps(found, indent=1) + '\n', encoding='utf-8'))
-    for name, text in page.render(results).items():
-        (options.out / name).write_text(text, encoding='utf-8')
-    print(f'# wrote {options.out / "README.md"}')
+    write(options.out, results)
     return 0 if done else 1
 
 

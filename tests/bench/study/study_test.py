@@ -18,9 +18,9 @@ import claims
 import dram
 import model
 import page
+import plots
 import sides
 import study
-import svg
 
 PROGRAM = None
 
@@ -62,37 +62,52 @@ class ModelTest(unittest.TestCase):
         self.assertEqual(ours, set(model.GPU))
 
 
-class SvgTest(unittest.TestCase):
+def texts(plot):
+    return [t.text for t in xml.fromstring(plot).iter('{http://www.w3.org/2000/svg}text')]
 
-    def test_ticks(self):
-        self.assertEqual(svg.linear_ticks(7), [0, 2, 4, 6, 8])
-        self.assertEqual(svg.linear_ticks(800), [0, 200, 400, 600, 800])
-        self.assertEqual(svg.log_ticks(3, 200), [1, 10, 100, 1000])
-        self.assertEqual(svg.log_ticks(10, 10), [10, 100])
+
+class PlotsTest(unittest.TestCase):
 
     def test_numbers_are_written_out_below_a_million(self):
-        self.assertEqual([svg.number(x) for x in (0.5, 512, 1000.0, 16384, 1e5, 2e6)],
+        self.assertEqual([plots.number(x) for x in (0.5, 512, 1000.0, 16384, 1e5, 2e6)],
                          ['0.5', '512', '1000', '16,384', '100,000', '2e6'])
 
-    def test_plots_are_xml_with_all_that_was_given(self):
-        lines = svg.line_plot('a < b', 'x', 'y', [('one', '#123456', [(512, 3.0), (1024, 5.0)]),
-                                                  ('nowhere', '#654321', [])])
-        root = xml.fromstring(lines)
-        self.assertEqual(len(root.findall('{*}circle')), 2)
-        self.assertIn('a < b', [t.text for t in root.findall('{*}text')])
+    def test_lines_have_all_that_was_given(self):
+        lines = plots.line_plot('a < b', 'x of it', 'y of it',
+                                [('one', '#123456', [(512, 3.0), (16384, 5.0)]),
+                                 ('nowhere', '#654321', [])])
+        for words in ('a < b', 'x of it', 'y of it', 'one', '512', '16,384'):
+            self.assertIn(words, texts(lines))
+        self.assertIn('#123456', lines)
         self.assertNotIn('nowhere', lines)
-        bars = svg.bar_plot('t', 'y', [('g', {'one': 2.0}), ('h', {'one': 1e3, 'two': 5.0})],
-                            {'one': '#111111', 'two': '#222222', 'three': '#333333'}, log_y=True)
-        filled = [r.get('fill') for r in xml.fromstring(bars).findall('{*}rect')]
-        self.assertEqual(filled.count('#111111'), 1 + 2)  # the legend's, and two bars
-        self.assertEqual(filled.count('#333333'), 0)
+
+    def test_a_line_that_another_covers_is_thicker(self):
+        line = lambda y: ('one', '#111111', [(512, y), (1024, y)])
+        thick = 'stroke-width: 4'
+        self.assertIn(thick, plots.line_plot('t', 'x', 'y', [line(3.0), line(3.01)]))
+        self.assertNotIn(thick, plots.line_plot('t', 'x', 'y', [line(3.0), line(4.0)]))
+
+    def test_bars_have_all_that_was_given(self):
+        bars = plots.bar_plot('t', 'y', [('g', {'one': 2.0}), ('h', {'one': 1e3, 'two': 5.0})],
+                              {'one': '#111111', 'two': '#121212', 'three': '#131313'}, log_y=True)
+        self.assertEqual(bars.count('fill: #111111'), 2 + 1)  # two bars, and the legend's
+        self.assertEqual(bars.count('fill: #131313'), 0)
+        for words in ('g', 'h', 'one', 'two'):
+            self.assertIn(words, texts(bars))
+
+    def test_the_same_results_give_the_same_bytes(self):
+        draw = lambda: plots.line_plot('t', 'x', 'y', [('one', '#111111', [(512, 3.0), (1024, 4.0)])])
+        self.assertEqual(draw(), draw())
+        self.assertNotIn('<dc:date>', draw())
 
     def test_without_a_point_there_is_no_plot(self):
-        self.assertEqual(svg.line_plot('t', 'x', 'y', [('one', '#111111', [])]), '')
-        self.assertEqual(svg.bar_plot('t', 'y', [], {'one': '#111111'}), '')
+        self.assertEqual(plots.line_plot('t', 'x', 'y', [('one', '#111111', [])]), '')
+        self.assertEqual(plots.bar_plot('t', 'y', [], {'one': '#111111'}), '')
 
-    def test_a_point_alone_is_drawn(self):
-        xml.fromstring(svg.line_plot('t', 'x', 'y', [('one', '#111111', [(512, 0.0)])], log_y=True))
+    def test_a_point_alone_is_drawn_unless_a_logarithm_has_none_of_it(self):
+        one = lambda y: plots.line_plot('t', 'x', 'y', [('one', '#111111', [(512, y)])], log_y=True)
+        xml.fromstring(one(3.0))
+        self.assertEqual(one(0.0), '')
 
 
 WIDE = '''==PROF== Connected to process 7
@@ -240,7 +255,7 @@ class ClaimsTest(unittest.TestCase):
 class PageTest(unittest.TestCase):
 
     def test_a_page_of_everything(self):
-        files = page.render(all_results())
+        files = {**page.render(all_results()), **page.draw(all_results())}
         self.assertEqual(set(files), {'README.md', 'forward.svg', 'backward.svg', 'memory.svg',
                                       'traffic.svg', 'cpu.svg'})
         text = files['README.md']
