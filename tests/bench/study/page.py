@@ -11,7 +11,7 @@ ABOUT = '''# What the papers claim, measured
 
 Written by `tests/bench/study/study.py` from [results.json](results.json), nothing by hand. Every
 number was measured in the runs that the end of the page names, or is counted by a formula, where it
-says so.
+says so. [Another page](ring.md) is about several devices that share a sequence.
 '''
 
 

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Measures what the papers behind this project claim, and writes a page with plots.
 
-  study.py --out docs/study --lib libattnd_kernels_c.so --cpu reference_study
+  study.py --out docs/study --lib libattnd_kernels_c.so --cpu reference_study --ring ring_study
 
 Parts: speed (time and memory of the naive way, FlashAttention-1 and -2 and Hopper's kernels), naive
 (the naive way in PyTorch, an operation at a time) and dram (bytes that ncu counts) need a GPU and
 PyTorch; cpu needs neither. A part that cannot run says why. OUT/results.json keeps what was
 measured: a part that is not run stays as it is there, and --render writes the page again.
+
+The part ring, several devices that share a sequence, has parts, results and a page of its own:
+OUT/ring.json and OUT/ring.md. Of its parts gpu alone needs GPUs, and nothing needs PyTorch.
 """
 
 import argparse
@@ -23,8 +26,12 @@ import dram
 import page
 import plots
 import sides
+from ring import drawing, gpu
+from ring import page as ring_page
+from ring import parts as ring_parts
 
 PARTS = ('speed', 'naive', 'dram', 'cpu')
+ALL = (*PARTS, 'ring')
 
 
 def parse(arguments):
@@ -35,16 +42,26 @@ def parse(arguments):
     parser.add_argument('--out', required=True, type=pathlib.Path, help='the folder to write to')
     parser.add_argument('--lib', help='libattnd_kernels_c.so; without it nothing runs on a GPU')
     parser.add_argument('--cpu', help='the program reference_study')
-    parser.add_argument('--parts', type=names, help=f'which of {",".join(PARTS)}; all unless given')
+    parser.add_argument('--ring', help='the program ring_study')
+    parser.add_argument('--parts', '--part', type=names, default=[],
+                        help=f'which of {",".join(ALL)}; all unless given')
     parser.add_argument('--lens', type=numbers, default=[512, 1024, 2048, 4096, 8192, 16384],
                         help='of speed')
     parser.add_argument('--sides', type=names, default=list(sides.SIDES),
                         help=f'of speed and dram, which of {",".join(sides.SIDES)}')
     parser.add_argument('--cpu_lens', type=numbers, default=[256, 512, 1024, 2048], help='of cpu')
+    parser.add_argument('--ring_parts', type=names, default=list(ring_parts.PARTS),
+                        help=f'of ring, which of {",".join(ring_parts.PARTS)}')
+    parser.add_argument('--ring_gpu', type=names, default=list(gpu.RECORDINGS),
+                        help=f"of ring's gpu, which of {','.join(gpu.RECORDINGS)}")
+    parser.add_argument('--ring_device', default='cuda',
+                        help="of ring's gpu: cuda, cuda:0,1, or cpu*N, which tries it out")
+    parser.add_argument('--ring_trace', help="of ring's gpu, libattnd_activity_trace.so")
     parser.add_argument('--quick', action='store_true', help='what is timed in one round')
     parser.add_argument('--render', action='store_true', help='measure nothing')
     options = parser.parse_args(arguments)
-    for name, allowed in (('parts', PARTS), ('sides', sides.SIDES)):
+    for name, allowed in (('parts', ALL), ('sides', sides.SIDES), ('ring_parts', ring_parts.PARTS),
+                          ('ring_gpu', gpu.RECORDINGS)):
         unknown = set(getattr(options, name) or ()) - set(allowed)
         if unknown:
             parser.error(f'--{name}: {",".join(sorted(unknown))} is none of {",".join(allowed)}')
@@ -123,6 +140,8 @@ def measure(options, results, keep):
     there; whether all that were asked for."""
     all_ran = True
     for part in options.parts or PARTS:
+        if part == 'ring':
+            continue
         start = time.monotonic()
         print(f'# {part}', flush=True)
         found = run_part(part, options)
@@ -135,28 +154,39 @@ def measure(options, results, keep):
     return all_ran or not options.parts
 
 
-def write(out, results):
-    """The page, and its plots where there is something to draw with."""
-    files = page.render(results)
+def write(out, render, draw, results):
+    """A page, and its plots where there is something to draw with."""
+    if not results:
+        return
+    files = render(results)
+    print(f'# wrote {", ".join(str(out / name) for name in files)}')
     if plots.is_there():
-        files.update(page.draw(results))
+        files.update(draw(results))
     else:
         print('# no matplotlib: plots are as they were, and --render draws them elsewhere')
     for name, text in files.items():
         (out / name).write_text(text, encoding='utf-8')
-    print(f'# wrote {out / "README.md"}')
+
+
+def load(path):
+    return json.loads(path.read_text(encoding='utf-8')) if path.exists() else {}
 
 
 def main():
     options = parse(sys.argv[1:])
     options.out.mkdir(parents=True, exist_ok=True)
-    kept = options.out / 'results.json'
-    results = json.loads(kept.read_text(encoding='utf-8')) if kept.exists() else {}
+    kept, ring_kept = options.out / 'results.json', options.out / 'ring.json'
+    results, ring = load(kept), load(ring_kept)
     done = True
     if not options.render:
         done = measure(options, results, lambda found: kept.write_text(
             json.dumps(found, indent=1) + '\n', encoding='utf-8'))
-    write(options.out, results)
+    if not options.render and 'ring' in (options.parts or ALL):
+        all_ran = ring_parts.measure(options, ring, lambda found: ring_kept.write_text(
+            ring_parts.dump(found), encoding='utf-8'))
+        done = done and (all_ran or not options.parts)
+    write(options.out, page.render, page.draw, results)
+    write(options.out, ring_page.render, drawing.draw, ring)
     return 0 if done else 1
 
 

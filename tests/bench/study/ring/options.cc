@@ -83,6 +83,8 @@ bool Take(absl::string_view argument, RingStudyOptions& options) {
         {"--heads=", &options.heads},
         {"--dim=", &options.dim},
         {"--sections=", &options.sections},
+        {"--tflops=", &options.tflops},
+        {"--link_gb=", &options.link_gb},
         {"--rounds=", &options.rounds}}) {
     if (absl::ConsumePrefix(&argument, name)) return Parse(argument, *number);
   }

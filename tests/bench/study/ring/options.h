@@ -26,6 +26,8 @@ struct RingStudyOptions {
   int batch = 1, heads = 16, dim = 128;
   bool causal = true;
   int sections = 0;  // of gather; 0: as it finds best
+  // Of trace: the devices that the plan is made for; 0: as --device has them.
+  int tflops = 0, link_gb = 0;
   int rounds = 2;
   double settle_seconds = 1, timed_seconds = 2;
 

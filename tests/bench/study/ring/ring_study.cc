@@ -3,8 +3,8 @@
 //
 //   ring_study trace|accuracy|time [--device=cpu*N|cuda[:0,1]] [--plans=...]
 //              [--lens=N,...] [--ops=forward,backward] [--batch=N] [--heads=N]
-//              [--dim=N] [--causal=0|1] [--sections=N] [--rounds=N]
-//              [--settle_ms=N] [--timed_ms=N]
+//              [--dim=N] [--causal=0|1] [--sections=N] [--tflops=N]
+//              [--link_gb=N] [--rounds=N] [--settle_ms=N] [--timed_ms=N]
 //
 // trace: what each plan does, step by step; computes nothing. accuracy: how far
 // results of each plan are from one device's and from float64, by device, and
@@ -12,7 +12,9 @@
 // in f32, which takes a cpu. time: how long a plan takes (study/ring/timing.h).
 //
 // --plans: one_device (of time alone), heads, gather, ring, striped, zigzag.
-// --sections: of gather, in how many it fetches heads. --device, --rounds,
+// --sections: of gather, in how many it fetches heads. --tflops, --link_gb: of
+// trace, what the plan takes a device to compute, and to pull, in a second; as
+// it knows --device unless given. --device, --rounds,
 // --settle_ms and --timed_ms are plan_bench's, but for the default, cpu*8.
 // Without a GPU and with --device=cuda it says so, and succeeds.
 
@@ -61,6 +63,10 @@ void Trace(const RingStudyOptions& options, const Devices& devices) {
         plan::PlanRequest request = plan::DescribeShapes(
             op, problems, {.plan = kind}, *devices.front());
         request.sections = options.sections;
+        if (options.tflops > 0)
+          request.flops_per_second = 1e12 * options.tflops;
+        if (options.link_gb > 0)
+          request.pulled_per_second = 1e9 * options.link_gb;
         const plan::Plan plan = plan::MakePlan(request, count);
         absl::PrintF(
             "{\"plan\": \"%s\", \"op\": \"%s\", \"devices\": %d, \"batch\": "
