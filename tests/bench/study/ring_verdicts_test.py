@@ -141,6 +141,7 @@ PUBLISHED = {
                                                  'computing is longer': 65536}}, 'corrected'),
     arithmetic_verdicts.table_of_h100: ({'H100_TFLOPS': {'total': 178, 'each': 178 * 64}},
                                         'confirmed'),
+    plan_verdicts.imbalance: ({'H800_PERCENT': {'ring': 30}}, 'corrected'),
     arithmetic_verdicts.table_of_striped: ({'STRIPED_OVER_RING': (1.1,) * 6}, 'confirmed'),
 }
 
@@ -171,9 +172,9 @@ class VerdictsTest(unittest.TestCase):
     def test_published_numbers_decide_what_is_said_of_them(self):
         for judge, (numbers, then) in PUBLISHED.items():
             with self.subTest(judge.__name__):
-                self.assertNotEqual(judge_by(judge, {}), then)
+                self.assertNotEqual(judge_by(judge, ring_results.every()), then)
                 with mock.patch.multiple(published, **numbers):
-                    self.assertEqual(judge_by(judge, {}), then)
+                    self.assertEqual(judge_by(judge, ring_results.every()), then)
 
     def test_nothing_is_said_of_what_was_not_computed(self):
         for results in ({}, {part: {'skipped': 'no'} for part in ('plans', 'accuracy', 'gpu')}):

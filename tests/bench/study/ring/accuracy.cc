@@ -176,8 +176,8 @@ class Accuracy {
     const auto stream = Get(devices_.front()->NewStream());
     (op == Op::kForward ? ForwardOfPartials : BackwardOfPartials)(
         *stream, shape_, count, partial, tensors_);
-    const std::vector<Runs> cut = plan::CutEvenly(shape_.len, count, {});
-    Print(op, "blocks", "blocks", name, "", [&](TensorId) { return cut; });
+    Print(op, "blocks", "blocks", name, "",
+          [&](TensorId) { return plan::CutEvenly(shape_.len, count, {}); });
   }
 
   // By device, the tokens of which it sends the result to the host.

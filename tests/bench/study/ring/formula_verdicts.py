@@ -83,8 +83,8 @@ def merge_overflow(results):
     say = lambda end: 'never' if end is None else f'from {end:.2f} on'
     nan = ' and '.join(name for name, is_nan in found['empty_is_nan'].items() if is_nan)
     measured = (f'not finite where a block\'s LSE is above that so far by: with exp '
-                f'{say(ends["exp"])}, with sigmoid {say(ends["sigmoid"])}; NaN of two empty partial results: '
-                f'{nan or "neither"}')
+                f'{say(ends["exp"])}, with sigmoid {say(ends["sigmoid"])}; NaN of two empty '
+                f'partial results: {nan or "neither"}')
     return partly(claim, source, measured, {
         'large differences with exp': ends['exp'] is None,
         'large differences with sigmoid': ends['sigmoid'] is None,
