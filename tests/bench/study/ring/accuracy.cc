@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -45,7 +46,7 @@ struct Errors {
 
   void Add(double got, double reference, double exact) {
     const double difference = std::abs(got - reference);
-    if (!(difference <= largest)) largest = difference;  // NaN is larger
+    largest = std::max(largest, difference);
     sum += difference;
     squares += (got - exact) * (got - exact);
     reference_squares += (reference - exact) * (reference - exact);
@@ -227,6 +228,19 @@ class Accuracy {
     }
   }
 
+  // Results are NaN before a run, and nothing that is computed is.
+  absl::Status Written(Op op, absl::string_view plan,
+                       const Result& result) const {
+    Errors errors;
+    for (int64_t token = 0; token < shape_.len; ++token) {
+      Add(result, token, errors);
+    }
+    if (std::isfinite(errors.sum)) return absl::OkStatus();
+    return absl::InternalError(absl::StrCat(OpName(op), " of ", plan, ": ",
+                                            result.name,
+                                            " is not finite everywhere"));
+  }
+
   template <class OwnedRuns>
   void Print(Op op, absl::string_view plan, absl::string_view ran_as,
              const char* partials, const std::string& memory,
@@ -235,6 +249,7 @@ class Accuracy {
     for (const Result& result : Results(op)) {
       std::vector<std::string> ranks;
       Runs every;
+      Require(Written(op, plan, result));
       for (const Runs& runs : owned(result.tensor)) {
         ranks.push_back(absl::StrCat("{", ErrorsOf(result, runs).Json(), "}"));
         every.insert(every.end(), runs.begin(), runs.end());

@@ -205,8 +205,11 @@ python3 tests/bench/study/study.py --part=ring --out docs/study \\
     --ring build/kernels/tests/bench/study/ring_study
 ```
 
-takes two minutes of a processor, and on a machine with GPUs records what is under *On GPUs*, too;
-what a machine cannot run stays as another run has left it. `--ring_parts` chooses.
+takes a minute of a processor. On a machine with GPUs the same command records what is under *On
+GPUs*, too; timelines take CUPTI, `--ring_trace
+build/kernels/tests/bench/gpu/libattnd_activity_trace.so`. What a machine cannot run stays as
+another run has left it. `--ring_parts` chooses parts, and `--ring_gpu` what is recorded; each is
+kept as soon as it is there. `--render` writes the page again.
 '''
 
 

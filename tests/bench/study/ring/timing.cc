@@ -155,7 +155,9 @@ class Timing {
                         absl::StrAppend(out, cost.memory_bytes);
                       }),
         absl::StrJoin(side.run->allocated_bytes(), ", "),
-        side.difference <= kMostDifference ? "true" : "false", side.difference);
+        // JSON knows nothing infinite.
+        side.difference <= kMostDifference ? "true" : "false",
+        std::min(side.difference, 1e9));
     std::fflush(stdout);
   }
 
