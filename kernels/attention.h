@@ -97,6 +97,10 @@ struct KvSegment {
   // Backward's outputs; a null view is not computed. As Q or f32.
   TensorView dk;  // [batch, len, kv_heads, head_dim]
   TensorView dv;  // [batch, len, kv_heads, value_dim]
+  // What they are added to, of the same shapes: f32, or null for 0. See
+  // BackwardArgs.
+  ConstTensorView dk_before = {};
+  ConstTensorView dv_before = {};
 };
 
 // Row i sees column j when pos_i - left <= pos_j <= pos_i + right, and
@@ -185,6 +189,13 @@ struct ForwardArgs {
 
 // dS = P * (dP - delta + d_lse), P = exp(score - lse); lse is above all scores.
 // Rows with lse = -inf, tokens past their sequence's length: gradients of 0.
+//
+// What is written to dq, dk or dv is the gradient, or where its dq_before,
+// dk_before or dv_before is given the sum of that and the gradient, in f32 and
+// rounded once to the output's type; so of the rows and tokens above it is what
+// was there before. An element is read before it is written: the memory may be
+// the output's own, if that is f32 and both views are the same, and must not
+// overlap it otherwise. It is not read where the output is null.
 struct BackwardArgs {
   Problem problem;      // dk and dv are in its segments
   ConstTensorView d_o;  // [batch, q_len, q_heads, value_dim], as Q
@@ -193,6 +204,7 @@ struct BackwardArgs {
   ConstRowView delta;   // [batch, q_heads, q_len] = rowsum(d_o * o), or null
   ConstRowView d_lse;   // [batch, q_heads, q_len], or null for 0
   TensorView dq;  // [batch, q_len, q_heads, head_dim], as Q or f32, or null
+  ConstTensorView dq_before = {};  // as dq's shape, f32, or null for 0
 };
 
 // The sequence's own lengths.

@@ -35,8 +35,8 @@ void SumSlabs(const BackwardArgs& args, const FlashTask& task,
       }
       sum = memory;
     }
-    StoreRow(sum, p.scale, p.head_dim, args.dq.dtype,
-             RowAt(args.dq, task.b, row, task.head));
+    StoreGradient(sum, p.scale, p.head_dim, args.dq_before, args.dq, task.b,
+                  row, task.head);
   }
 }
 

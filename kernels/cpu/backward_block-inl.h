@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <vector>
 
@@ -49,20 +48,42 @@ HWY_INLINE Tile SumTile(const Problem& p, const FlashTask& task,
   return {sums.row(row), sums.stride};
 }
 
+// factor * sum, of `dim` elements, is a token's gradient, to be added to what
+// was there before, if anything was.
+HWY_INLINE void StoreGradient(const float* sum, float factor, int64_t dim,
+                              const ConstTensorView& before,
+                              const TensorView& to, int64_t b, int64_t token,
+                              int64_t head) {
+  void* row = RowAt(to, b, token, head);
+  if (!before) return StoreRow(sum, factor, dim, to.dtype, row);
+  const F32 d;
+  const Vf f = hn::Set(d, factor);
+  const int64_t padded = RoundUpToLanes(dim);
+  HWY_ALIGN float total[kMaxHeadDim];
+  LoadRow(RowAt(before, b, token, head), before.dtype, dim, padded, total);
+  for (int64_t i = 0; i < padded; i += kLanes) {
+    const Vf own = hn::Load(d, sum + i);
+    hn::Store(hn::MulAdd(f, own, hn::Load(d, total + i)), d, total + i);
+  }
+  StoreRow(total, 1.0f, dim, to.dtype, row);
+}
+
 // dQ = scale * sum for rows [first, first + count) of q head `head`.
 HWY_INLINE void StoreDq(const BackwardArgs& args, int64_t b, int64_t head,
                         int64_t first, int64_t count, Tile sum) {
   const Problem& p = args.problem;
   for (int64_t r = 0; r < count; ++r) {
-    StoreRow(sum.row(r), p.scale, p.head_dim, args.dq.dtype,
-             RowAt(args.dq, b, first + r, head));
+    StoreGradient(sum.row(r), p.scale, p.head_dim, args.dq_before, args.dq, b,
+                  first + r, head);
   }
 }
+// dQ of rows that see nothing of what there is.
 HWY_INLINE void ClearDq(const BackwardArgs& args, int64_t b, int64_t head,
                         Interval rows) {
-  const int64_t bytes = args.problem.head_dim * SizeOf(args.dq.dtype);
+  HWY_ALIGN static constexpr float kNothing[kMaxHeadDim] = {};
   for (int64_t row = rows.lo; row < rows.hi; ++row) {
-    std::memset(RowAt(args.dq, b, row, head), 0, bytes);
+    StoreGradient(kNothing, 1.0f, args.problem.head_dim, args.dq_before,
+                  args.dq, b, row, head);
   }
 }
 
@@ -244,12 +265,12 @@ struct BackwardBlock {
         const int64_t token = piece.first + i;
         const int64_t lane = piece.offset + i;
         if (s.dk) {
-          StoreRow(dk.row(lane), p.scale, p.head_dim, s.dk.dtype,
-                   RowAt(s.dk, task.b, token, task.head));
+          StoreGradient(dk.row(lane), p.scale, p.head_dim, s.dk_before, s.dk,
+                        task.b, token, task.head);
         }
         if (s.dv) {
-          StoreRow(dv.row(lane), 1.0f, p.value_dim, s.dv.dtype,
-                   RowAt(s.dv, task.b, token, task.head));
+          StoreGradient(dv.row(lane), 1.0f, p.value_dim, s.dv_before, s.dv,
+                        task.b, token, task.head);
         }
       }
     }

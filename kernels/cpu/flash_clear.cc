@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/cpu/flash.h"
+#include "kernels/dtype.h"
 
 namespace attnd::cpu {
 namespace {
@@ -14,6 +15,22 @@ void ClearTokens(const TensorView& view, int64_t b, int64_t first, int64_t last,
   for (int64_t t = first; t < last; ++t) {
     for (int64_t h = 0; h < heads; ++h) {
       std::memset(RowAt(view, b, t, h), 0, dim * SizeOf(view.dtype));
+    }
+  }
+}
+
+// The same of a gradient, which is then what was there before, if anything was.
+void ClearGradient(const ConstTensorView& before, const TensorView& view,
+                   int64_t b, int64_t first, int64_t last, int64_t heads,
+                   int64_t dim) {
+  if (!view || !before) return ClearTokens(view, b, first, last, heads, dim);
+  for (int64_t t = first; t < last; ++t) {
+    for (int64_t h = 0; h < heads; ++h) {
+      const void* from = RowAt(before, b, t, h);
+      void* to = RowAt(view, b, t, h);
+      for (int64_t d = 0; d < dim; ++d) {
+        StoreElement(to, view.dtype, d, LoadElement(from, before.dtype, d));
+      }
     }
   }
 }
@@ -34,11 +51,14 @@ void ClearForward(const ForwardArgs& args, const FlashTask& task) {
 
 void ClearBackward(const BackwardArgs& args, const FlashTask& task) {
   const Problem& p = args.problem;
-  ClearTokens(args.dq, task.b, QLen(p, task.b), p.q_len, p.q_heads, p.head_dim);
+  ClearGradient(args.dq_before, args.dq, task.b, QLen(p, task.b), p.q_len,
+                p.q_heads, p.head_dim);
   for (const KvSegment& s : p.kv) {
     const int64_t len = KvLen(s, task.b);
-    ClearTokens(s.dk, task.b, len, s.len, p.kv_heads, p.head_dim);
-    ClearTokens(s.dv, task.b, len, s.len, p.kv_heads, p.value_dim);
+    ClearGradient(s.dk_before, s.dk, task.b, len, s.len, p.kv_heads,
+                  p.head_dim);
+    ClearGradient(s.dv_before, s.dv, task.b, len, s.len, p.kv_heads,
+                  p.value_dim);
   }
 }
 

@@ -44,6 +44,8 @@ Problem HeadSlice::Slice(const Problem& problem, int64_t b, int64_t q_head,
     s.v = From(s.v, b, kv_head);
     s.dk = From(s.dk, b, kv_head);
     s.dv = From(s.dv, b, kv_head);
+    s.dk_before = From(s.dk_before, b, kv_head);
+    s.dv_before = From(s.dv_before, b, kv_head);
     s.lens = Only(s.lens, b);
     s.positions.starts = Only(s.positions.starts, b);
   }
@@ -68,6 +70,7 @@ HeadSlice::HeadSlice(const BackwardArgs& args, int64_t b, int64_t kv_head) {
   backward_.delta = From(args.delta, b, q_head);
   backward_.d_lse = From(args.d_lse, b, q_head);
   backward_.dq = From(args.dq, b, q_head);
+  backward_.dq_before = From(args.dq_before, b, q_head);
 }
 
 }  // namespace attnd::cpu

@@ -1,5 +1,7 @@
 #include "kernels/cuda/backward.h"
 
+#include <algorithm>
+
 #include "kernels/cuda/baselines/naive/cublas.h"
 #include "kernels/cuda/baselines/naive/naive_backward.h"
 #include "kernels/cuda/fused/backward.h"
@@ -12,11 +14,28 @@ absl::Status NoKernel() {
       "no kernel for backward by this algorithm on a GPU");
 }
 
+absl::Status CheckNothingBefore(absl::Span<const BackwardArgs> group) {
+  const auto adds = [](const KvSegment& s) {
+    return s.dk_before || s.dv_before;
+  };
+  for (const BackwardArgs& args : group) {
+    const absl::Span<const KvSegment> kv = args.problem.kv;
+    if (args.dq_before || std::any_of(kv.begin(), kv.end(), adds)) {
+      return absl::UnimplementedError(
+          "no kernel on a GPU adds to gradients that were there before");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<LaunchCounts> EnqueueBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,
     const Gpu& gpu, Workspace& workspace) {
+  if (absl::Status status = CheckNothingBefore(group); !status.ok()) {
+    return status;
+  }
   switch (options.algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:
@@ -35,6 +54,9 @@ absl::StatusOr<LaunchCounts> EnqueueBackward(
 absl::StatusOr<std::unique_ptr<Rest>> BeginBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,
     const Gpu& gpu, Workspace& workspace, const SliceOptions& slices) {
+  if (absl::Status status = CheckNothingBefore(group); !status.ok()) {
+    return status;
+  }
   switch (options.algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:

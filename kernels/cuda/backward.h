@@ -18,7 +18,8 @@
 
 namespace attnd::cuda {
 
-// As EnqueueForward (see forward.h). Of deterministic problems a result's bits
+// As EnqueueForward (see forward.h); UNIMPLEMENTED where gradients are to be
+// added to what was there before. Of deterministic problems a result's bits
 // depend on its own sequence alone, whatever else runs.
 absl::StatusOr<LaunchCounts> EnqueueBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,

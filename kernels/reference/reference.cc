@@ -26,17 +26,28 @@ absl::Status Result(bool done) {
   return done ? absl::OkStatus() : absl::CancelledError("cancelled");
 }
 
+template <typename Void>
+int64_t RowOffset(const BasicTensorView<Void>& view, int64_t b, int64_t t,
+                  int64_t h) {
+  return b * view.batch_stride + t * view.token_stride + h * view.head_stride;
+}
+
 // Writes rows of `from` from `first` on to head h's tokens, and zeros to the
-// tokens in [count, len).
+// tokens in [count, len); what was there before is added to both.
 void StoreTokens(const Matrix<float>& from, int64_t first, int64_t count,
-                 int64_t len, int64_t b, int64_t h, const TensorView& to) {
+                 int64_t len, int64_t b, int64_t h, const TensorView& to,
+                 const ConstTensorView& before = {}) {
   if (!to) return;
   for (int64_t t = 0; t < len; ++t) {
-    const int64_t base =
-        b * to.batch_stride + t * to.token_stride + h * to.head_stride;
-    for (int64_t d = 0; d < from.cols(); ++d)
-      StoreElement(to.data, to.dtype, base + d,
-                   t < count ? from[first + t][d] : 0.0);
+    const int64_t row = RowOffset(to, b, t, h);
+    for (int64_t d = 0; d < from.cols(); ++d) {
+      float value = t < count ? from[first + t][d] : 0.0f;
+      if (before) {
+        value += LoadElement(before.data, before.dtype,
+                             RowOffset(before, b, t, h) + d);
+      }
+      StoreElement(to.data, to.dtype, row + d, value);
+    }
   }
 }
 
@@ -58,8 +69,7 @@ void MergeWith(const RowState& before, int64_t b, int64_t h, bool wants_o,
     const RowMerge merge = MergeRow(head.lse[i], lses[i]);
     head.lse[i] = merge.lse;
     if (!wants_o || lses[i] == kMinusInf<float>) continue;
-    const int64_t base =
-        b * o.batch_stride + i * o.token_stride + h * o.head_stride;
+    const int64_t base = RowOffset(o, b, static_cast<int64_t>(i), h);
     for (int64_t d = 0; d < head.o.cols(); ++d) {
       head.o[i][d] =
           merge.weight * head.o[i][d] +
@@ -110,14 +120,16 @@ absl::Status Backward(const BackwardArgs& args, Algorithm algorithm) {
   return Result(BackwardHeads<float>(
       args, choice,
       [&](int64_t b, int64_t h, const Matrix<float>& dq) {
-        StoreTokens(dq, 0, dq.rows(), p.q_len, b, h, args.dq);
+        StoreTokens(dq, 0, dq.rows(), p.q_len, b, h, args.dq, args.dq_before);
       },
       [&](int64_t b, int64_t kv_head, const Matrix<float>& dk,
           const Matrix<float>& dv) {
         int64_t first = 0;
         for (const KvSegment& s : p.kv) {
-          StoreTokens(dk, first, KvLen(s, b), s.len, b, kv_head, s.dk);
-          StoreTokens(dv, first, KvLen(s, b), s.len, b, kv_head, s.dv);
+          StoreTokens(dk, first, KvLen(s, b), s.len, b, kv_head, s.dk,
+                      s.dk_before);
+          StoreTokens(dv, first, KvLen(s, b), s.len, b, kv_head, s.dv,
+                      s.dv_before);
           first += KvLen(s, b);
         }
       }));

@@ -40,7 +40,8 @@ struct ExactBackward {
   std::vector<std::vector<double>> dk, dv;
 };
 ExactForward OracleForward(const Problem& problem);
-// Reads the arguments' inputs; their outputs may be null.
+// Reads the arguments' inputs; their outputs may be null, and what those are
+// added to is left out.
 ExactBackward OracleBackward(const BackwardArgs& args);
 
 }  // namespace attnd::reference

@@ -9,6 +9,7 @@
 #include "kernels/reference/merge.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/accuracy.h"
+#include "tests/kernels/chained_backward.h"
 #include "tests/kernels/chained_forward.h"
 #include "tests/kernels/q_starts.h"
 #include "tests/kernels/random_problem.h"
@@ -141,6 +142,26 @@ TEST(CompositionTest, GradientsOfShardsAddUpToTheWholes) {
           testing::CheckBackward(problem, [&](const BackwardArgs& args) {
             return BackwardByShards(args, algorithm);
           }));
+    }
+  }
+}
+
+TEST(CompositionTest, GradientsPassedOnFromShardToShardAreTheWholes) {
+  for (Algorithm algorithm : kAlgorithms) {
+    for (int seed = 0; seed < 60; ++seed) {
+      const RandomProblem problem(seed);
+      const bool in_place = seed % 2 == 1;
+      // A sum of several terms is rounded more often.
+      ASSERT_TRUE(testing::CheckBackward(
+          problem,
+          [&](const BackwardArgs& args) {
+            return testing::BackwardInLinks(
+                args, 4, seed, in_place, [&](const BackwardArgs& link) {
+                  return reference::Backward(link, algorithm);
+                });
+          },
+          testing::Slack::kApproximations))
+          << problem.Describe();
     }
   }
 }
