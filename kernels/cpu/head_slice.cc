@@ -58,6 +58,8 @@ HeadSlice::HeadSlice(const ForwardArgs& args, int64_t b, int64_t q_head) {
       Slice(args.problem, b, q_head, 1, q_head / args.problem.group());
   forward_.o = From(args.o, b, q_head);
   forward_.lse = From(args.lse, b, q_head);
+  forward_.before.o = From(args.before.o, b, q_head);
+  forward_.before.lse = From(args.before.lse, b, q_head);
 }
 
 HeadSlice::HeadSlice(const BackwardArgs& args, int64_t b, int64_t kv_head) {

@@ -32,15 +32,17 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 
 class CpuStateTest : public ::testing::Test {
  protected:
-  absl::Status Forward(const ForwardArgs& args) {
-    return testing::RunForward(*stream_, {&args, 1});
+  absl::Status Forward(const ForwardArgs& args,
+                       Algorithm algorithm = Algorithm::kAuto) {
+    return testing::RunForward(*stream_, {&args, 1}, {.algorithm = algorithm});
   }
   ::testing::AssertionResult InLinks(const RandomProblem& problem, int links,
-                                     uint32_t seed) {
+                                     uint32_t seed,
+                                     Algorithm algorithm = Algorithm::kAuto) {
     return CheckForward(problem, [&](const ForwardArgs& args) {
       return testing::ForwardInLinks(
           args, links, seed,
-          [this](const ForwardArgs& link) { return Forward(link); });
+          [&](const ForwardArgs& link) { return Forward(link, algorithm); });
     });
   }
 
@@ -56,6 +58,16 @@ TEST_F(CpuStateTest, LinksGiveTheWhole) {
       ASSERT_TRUE(InLinks(problem, 5, seed)) << problem.Describe();
     }
   });
+}
+
+TEST_F(CpuStateTest, LinksGiveTheWholeByThePapersAlgorithms) {
+  for (const Algorithm algorithm :
+       {Algorithm::kNaive, Algorithm::kFlashAttention1}) {
+    for (int seed = 0; seed < 20; ++seed) {
+      const RandomProblem problem(seed, ForwardOnly());
+      ASSERT_TRUE(InLinks(problem, 5, seed, algorithm)) << problem.Describe();
+    }
+  }
 }
 
 // Whose columns are shared out among tasks, and put together by another.
