@@ -116,6 +116,15 @@ Runs CutAtEnds(const Run& run, absl::Span<const Run> others) {
   return cut;
 }
 
+bool AreDisjoint(const Runs& runs) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!Common(runs[i], runs[j]).empty()) return false;
+    }
+  }
+  return true;
+}
+
 RowIntervals Restrict(const RowIntervals& intervals, const Run& rows,
                       const Run& columns) {
   RowIntervals part = intervals;

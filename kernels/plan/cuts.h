@@ -47,6 +47,9 @@ int64_t RowsOfPairs(const RowIntervals& intervals, double pairs,
 // where they have longer steps than its own.
 Runs CutAtEnds(const Run& run, absl::Span<const Run> others);
 
+// Whether no token is in two of them.
+bool AreDisjoint(const Runs& runs);
+
 // `intervals` of some rows over some columns, as if there were no others.
 RowIntervals Restrict(const RowIntervals& intervals, const Run& rows,
                       const Run& columns);

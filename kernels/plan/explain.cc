@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <variant>
 
@@ -23,6 +24,15 @@ std::string Text(TensorId id, const Slice& slice) {
     absl::StrAppend(&text, " columns ", Text(run));
   }
   return absl::StrCat(text, "]");
+}
+
+bool AddsToGradients(const Part& part) {
+  return part.dq_before.has_value() ||
+         std::any_of(part.columns.begin(), part.columns.end(),
+                     [](const Columns& columns) {
+                       return columns.dk_before.has_value() ||
+                              columns.dv_before.has_value();
+                     });
 }
 
 class Explainer {
@@ -62,6 +72,7 @@ class Explainer {
             absl::StrAppend(out, " columns ", Text(columns.run));
           }
           if (part.before.has_value()) absl::StrAppend(out, " merged");
+          if (AddsToGradients(part)) absl::StrAppend(out, " added");
         }));
   }
 

@@ -38,8 +38,9 @@ struct Buffer {
   DType dtype = DType::kF32;
   Slice slice;
   // An earlier buffer of the device that nobody needs any more when this one is
-  // written, and whose memory this one takes over. Each is taken over once at
-  // most, and that memory is as large as the largest that is ever in it.
+  // written, and whose memory this one takes over; or one of the same slice, in
+  // f32, to which the part adds that writes this one. Each is taken over once
+  // at most, and that memory is as large as the largest that is ever in it.
   std::optional<int> reuses = {};
 };
 
@@ -66,6 +67,8 @@ struct Columns {
   Run run;
   int k = 0, v = 0;
   std::optional<int> dk = {}, dv = {};
+  // What these are added to, f32, of other rows over the same columns.
+  std::optional<int> dk_before = {}, dv_before = {};
 };
 // Buffers of O, where that is wanted, and of LSE, both f32: results of some
 // rows over some columns, to be merged with those over others.
@@ -84,6 +87,9 @@ struct Part {
   // Of a forward: what the results are merged with, so that they are over both
   // sets of columns. Other parts merge with them again where they are f32.
   std::optional<State> before = {};
+  // Of a backward: what dQ is added to, f32, of the same rows over other
+  // columns.
+  std::optional<int> dq_before = {};
 };
 // One launch of kernels for all of its parts.
 struct Compute {

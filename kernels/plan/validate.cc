@@ -50,7 +50,7 @@ class Validator : private StepTrace {
       if (pull->peer == step().device) return Fail("pulls from itself");
       for (const Pull::Item& item : pull->items) {
         if (!Reads(item.from, item.slice, pull->peer) ||
-            !Writes(item.to, item.slice)) {
+            !Writes(item.to, item.slice, {&item.from, 1})) {
           return false;
         }
         const Buffer& from = plan_.buffers[item.from];
@@ -71,12 +71,12 @@ class Validator : private StepTrace {
         if (!Reads(term, sum->slice, step().device)) return false;
         if (plan_.buffers[term].dtype != DType::kF32) return Fail("rounded");
       }
-      return Writes(sum->to, sum->slice);
+      return Writes(sum->to, sum->slice, sum->terms);
     }
     if (const auto* download = std::get_if<Download>(&step().what)) {
       downloads_.push_back(index());
       return Reads(download->from, download->slice, step().device) &&
-             (request_.op == Op::kBackward || SendsAll(*download));
+             SendsAll(*download);
     }
     for (const Part& part : std::get<Compute>(step().what).parts) {
       if (!CheckPart(part)) return false;
@@ -99,7 +99,7 @@ class Validator : private StepTrace {
       if (!buffer.has_value()) continue;
       const auto inputs = RowInputs(request_.op);
       if (std::find(inputs.begin(), inputs.end(), id) == inputs.end()) {
-        if (!Writes(*buffer, rows, &part)) return false;
+        if (!WritesRows(part, id, rows)) return false;
       } else if (id == TensorId::kBias) {
         if (!ReadsBias(part, *buffer, rows)) return false;
       } else if (!Reads(*buffer, rows, step().device)) {
@@ -113,29 +113,55 @@ class Validator : private StepTrace {
           !Reads(columns.v, slice, step().device)) {
         return false;
       }
-      for (const std::optional<int>& gradient : {columns.dk, columns.dv}) {
-        if (gradient.has_value() && !Writes(*gradient, slice)) return false;
+      if (!WritesGradient(columns.dk, columns.dk_before, slice, {part.rows},
+                          part) ||
+          !WritesGradient(columns.dv, columns.dv_before, slice, {part.rows},
+                          part)) {
+        return false;
       }
     }
-    return request_.op == Op::kBackward || CheckState(part, rows);
+    return true;
   }
 
-  // Of what a part of a forward merges with.
-  bool CheckState(const Part& part, const Slice& rows) {
-    const Part* before = nullptr;
-    if (part.before.has_value()) {
-      const State& state = *part.before;
-      if (state.o.has_value() != part.buffers[TensorId::kO].has_value()) {
-        return Fail("merges O with no O");
-      }
-      before = WriterOf(state.lse, TensorId::kLse, rows);
-      if (before == nullptr) return false;
-      if (state.o.has_value() &&
-          WriterOf(*state.o, TensorId::kO, rows) != before) {
-        return Fail("O and LSE of two states");
-      }
+  // The results `id` of a part, over its columns, and those that it merges with
+  // or adds to.
+  bool WritesRows(const Part& part, TensorId id, const Slice& rows) {
+    Runs columns;
+    for (const Columns& of : part.columns) columns.push_back(of.run);
+    if (request_.op == Op::kBackward) {
+      return WritesGradient(part.buffers[id], part.dq_before, rows, columns,
+                            part);
     }
-    return merged_.Add(part, before) || Fail("merges the same columns twice");
+    std::vector<int> before;
+    if (part.before.has_value()) {
+      if (!ReadsState(part, rows)) return false;
+      before = {id == TensorId::kO ? *part.before->o : part.before->lse};
+    }
+    return Writes(*part.buffers[id], rows, before, columns, &part);
+  }
+
+  bool WritesGradient(const std::optional<int>& gradient,
+                      const std::optional<int>& before, const Slice& slice,
+                      const Runs& over, const Part& part) {
+    if (!gradient.has_value()) {
+      return !before.has_value() || Fail("adds to what is not wanted");
+    }
+    if (!before.has_value()) return Writes(*gradient, slice, {}, over, &part);
+    return AddsTo(*before, *gradient, slice) &&
+           Writes(*gradient, slice, {&*before, 1}, over, &part);
+  }
+
+  // What a part of a forward merges with.
+  bool ReadsState(const Part& part, const Slice& rows) {
+    const State& state = *part.before;
+    if (state.o.has_value() != part.buffers[TensorId::kO].has_value()) {
+      return Fail("merges O with no O");
+    }
+    const Part* before = WriterOf(state.lse, TensorId::kLse, rows);
+    return before != nullptr &&
+           (!state.o.has_value() ||
+            WriterOf(*state.o, TensorId::kO, rows) == before ||
+            Fail("O and LSE of two states"));
   }
 
   // The part that has written these rows of a state.
@@ -151,16 +177,25 @@ class Validator : private StepTrace {
     return nullptr;
   }
 
-  // Whether all that a forward sends is over all columns that its rows see.
+  // Whether all that is sent is over all that it should be: what rows have over
+  // the columns that they see, what columns have over the rows that see them.
   bool SendsAll(const Download& download) {
     const Slice& slice = download.slice;
     const RowIntervals& sees = request_.sequences[slice.sequence].sees;
+    const bool by_columns = HasColumns(plan_.buffers[download.from].tensor);
+    const plan::Run all{0, by_columns ? sees.rows : sees.columns};
     for (const Area& area : written(download.from)) {
       if (Shared(area, AreaOf(slice)) == 0) continue;
-      if (area.part == nullptr ||
-          !merged_.HasAll(*area.part, sees,
-                          Common(area.tokens, slice.tokens))) {
-        return Fail("sends what is over some columns alone");
+      const plan::Run tokens = Common(area.tokens, slice.tokens);
+      const auto pairs = [&](const plan::Run& over) {
+        return by_columns ? PairsOf(sees, over, tokens)
+                          : PairsOf(sees, tokens, over);
+      };
+      double there = 0;
+      for (const plan::Run& run : area.over) there += pairs(run);
+      if (there < pairs(all)) {
+        return Fail(absl::StrCat("sends what is over some ",
+                                 by_columns ? "rows" : "columns", " alone"));
       }
     }
     return true;
@@ -220,7 +255,6 @@ class Validator : private StepTrace {
 
   const PlanRequest& request_;
   std::vector<const Part*> parts_;
-  MergedColumns merged_;
   std::vector<int> downloads_;
 };
 

@@ -16,9 +16,12 @@ namespace attnd::plan {
 //   - whatever a step reads has been written, all of it, by steps that it waits
 //     for, and nothing is written twice: no step can overtake another;
 //   - memory is reused once whatever was there before is done with, by all
-//     steps that use it, those of other devices too;
-//   - a forward's results that are sent are over all columns that their rows
-//     see, each of them merged once;
+//     steps that use it, those of other devices too, or by the one part that
+//     adds to what is there;
+//   - what is sent is over all that it should be, each pair of a row and a
+//     column counting once: results of rows over all columns that they see,
+//     gradients of columns over all rows that see them, whatever was merged,
+//     added and summed on the way;
 //   - every element of every wanted output is sent to the host exactly once;
 //   - costs are the sums of what the steps move and compute.
 //

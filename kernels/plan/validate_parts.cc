@@ -12,15 +12,6 @@
 namespace attnd::plan {
 namespace {
 
-bool AreDisjoint(const Runs& runs) {
-  for (size_t i = 0; i < runs.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (!Common(runs[i], runs[j]).empty()) return false;
-    }
-  }
-  return true;
-}
-
 int64_t Tokens(const Runs& runs) {
   int64_t tokens = 0;
   for (const Run& run : runs) tokens += run.count;
@@ -56,21 +47,6 @@ std::string FaultOfRows(const RowIntervals& sees, const Run& rows,
 }
 
 }  // namespace
-
-bool MergedColumns::Add(const Part& part, const Part* before) {
-  Runs runs;
-  if (before != nullptr) runs = columns_[before];
-  AddColumns(part, runs);
-  const bool disjoint = AreDisjoint(runs);
-  columns_[&part] = std::move(runs);
-  return disjoint;
-}
-
-bool MergedColumns::HasAll(const Part& part, const RowIntervals& sees,
-                           const Run& rows) const {
-  const Run needed = Needed(sees, rows);
-  return Tokens(Within(needed, columns_.at(&part))) == needed.count;
-}
 
 std::string FaultOfPairs(const PlanRequest& request,
                          absl::Span<const Part* const> parts) {

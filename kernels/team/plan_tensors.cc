@@ -231,6 +231,12 @@ Problem PlanTensors::ProblemOf(const plan::Part& part,
     segment.v = Const(view(columns.v));
     if (columns.dk.has_value()) segment.dk = view(*columns.dk);
     if (columns.dv.has_value()) segment.dv = view(*columns.dv);
+    if (columns.dk_before.has_value()) {
+      segment.dk_before = Const(view(*columns.dk_before));
+    }
+    if (columns.dv_before.has_value()) {
+      segment.dv_before = Const(view(*columns.dv_before));
+    }
     segment.len = columns.run.count;
     segment.positions.start =
         sees.kv_start + columns.run.first * sees.kv_stride;
@@ -242,7 +248,11 @@ Problem PlanTensors::ProblemOf(const plan::Part& part,
 }
 
 TensorView PlanTensors::RowsOf(const plan::Part& part, TensorId id) const {
-  const std::optional<int>& buffer = part.buffers[id];
+  return RowsOf(part, id, part.buffers[id]);
+}
+
+TensorView PlanTensors::RowsOf(const plan::Part& part, TensorId id,
+                               const std::optional<int>& buffer) const {
   if (!buffer.has_value()) return {};
   const plan::ProblemShape& shape = request_.ProblemOf(part.sequence);
   const bool one_head = id == TensorId::kBias && !shape.bias_per_head;
@@ -282,6 +292,7 @@ BackwardArgs PlanTensors::Backward(const plan::Part& part,
   args.delta = Const(FloatsOf(part, TensorId::kDelta));
   args.d_lse = Const(FloatsOf(part, TensorId::kDLse));
   args.dq = RowsOf(part, TensorId::kDQ);
+  args.dq_before = Const(RowsOf(part, TensorId::kDQ, part.dq_before));
   return args;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -55,6 +56,8 @@ class PlanTensors {
   // What has rows, from the part's first row and head on; a null view if the
   // part has none.
   TensorView RowsOf(const plan::Part& part, TensorId id) const;
+  TensorView RowsOf(const plan::Part& part, TensorId id,
+                    const std::optional<int>& buffer) const;
   RowView FloatsOf(const plan::Part& part, TensorId id) const;
   // Of what the part merges with.
   RowState StateOf(const plan::Part& part) const;

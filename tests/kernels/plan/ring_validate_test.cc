@@ -115,7 +115,7 @@ TEST_P(RingValidateTest, WhatIsLeftUnmergedIsNoResult) {
 TEST_P(RingValidateTest, NothingIsMergedTwice) {
   // Its own block again, whose state it merges with.
   PartOf(1, 1).columns = PartOf(1, 0).columns;
-  EXPECT_THAT(Says(), HasSubstr("merges the same columns twice"));
+  EXPECT_THAT(Says(), HasSubstr("counts the same pairs twice"));
 }
 
 TEST_P(RingValidateTest, AStateIsNotSkipped) {
