@@ -48,6 +48,17 @@ RingPlaces::Rows FindTurns(const RowIntervals& sees, int device, const Run& run,
   return rows;
 }
 
+void WidenTurns(RingPlaces& places, int devices) {
+  for (RingPlaces::Rows& rows : places.rows) {
+    for (RingPlaces::Turn& turn : rows.turns) {
+      const int block = BlockAt(rows.device, turn.step, devices);
+      for (auto& [r, columns] : turn.columns) {
+        columns = places.wanted[block][r][turn.step];
+      }
+    }
+  }
+}
+
 }  // namespace
 
 RingPlaces PlaceRing(const PlanRequest& request, const SequenceShape& sequence,
@@ -56,6 +67,7 @@ RingPlaces PlaceRing(const PlanRequest& request, const SequenceShape& sequence,
   const std::vector<Runs> blocks = Cut(request.kind, sees.columns, devices);
   const std::vector<Runs> rows = Cut(request.kind, sees.rows, devices);
   RingPlaces places;
+  places.blocks = blocks;
   places.runs = blocks.front().size();
   places.wanted.assign(devices, std::vector<Runs>(places.runs, Runs(devices)));
   for (int device = 0; device < devices; ++device) {
@@ -72,6 +84,7 @@ RingPlaces PlaceRing(const PlanRequest& request, const SequenceShape& sequence,
       }
     }
   }
+  if (request.op == Op::kBackward) WidenTurns(places, devices);
   return places;
 }
 

@@ -21,7 +21,8 @@ constexpr int BlockAt(int device, int step, int devices) {
 
 // A block's columns are one run, or two in zigzag, which may be empty.
 struct RingPlaces {
-  // What some rows see of the block that is there at a step.
+  // What some rows see of the block that is there at a step; of a backward, all
+  // that is wanted then of the runs of which they see anything.
   struct Turn {
     int step = 0;
     std::vector<std::pair<size_t, Run>> columns = {};  // of which of its runs
@@ -35,11 +36,27 @@ struct RingPlaces {
     std::vector<Turn> turns = {};
   };
 
-  std::vector<Rows> rows;  // by device
-  size_t runs = 1;         // of a block
+  std::vector<Rows> rows;    // by device
+  size_t runs = 1;           // of a block
+  std::vector<Runs> blocks;  // by device
   // By block, run and step: what the device that has it then wants of it, or
   // one that has it later. A block goes on no further than that.
   std::vector<std::vector<Runs>> wanted;
+
+  // Of a run of the block that a device has at a step: what is wanted then, and
+  // what is at the next one.
+  const Run& Wanted(int device, int step, size_t r) const {
+    return wanted[BlockOf(device, step)][r][step];
+  }
+  Run WantedAfter(int device, int step, size_t r) const {
+    const Runs& run = wanted[BlockOf(device, step)][r];
+    return step + 1 < static_cast<int>(run.size()) ? run[step + 1] : Run{};
+  }
+
+ private:
+  int BlockOf(int device, int step) const {
+    return BlockAt(device, step, static_cast<int>(wanted.size()));
+  }
 };
 
 // As `request.kind` says.
