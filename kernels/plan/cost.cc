@@ -170,18 +170,33 @@ double MostOfGather(Op op, const TensorBytes& bytes, const Problem& p,
                  static_cast<double>(p.batch) * n * kMostSections * buffers);
 }
 
-double MostOfRing(const TensorBytes& bytes, const Problem& p, double n) {
+// Two memories a device for what goes round of a block, `bytes` of all blocks:
+// a block has two runs at most, each by less than a token longer than its
+// share.
+double TwoBlocks(double bytes, const Problem& p, double n) {
+  const double tokens = std::max(1.0, static_cast<double>(PaddedKvLen(p)));
+  return 2 * bytes * (1 + 2 * n / tokens);
+}
+
+double MostOfRing(Op op, const TensorBytes& bytes, const Problem& p, double n) {
   const double batch = static_cast<double>(p.batch);
-  // Two states, the last of which become O and LSE; and two blocks a device, of
-  // two runs at most, each by less than a token longer than its share.
-  const double token = bytes.head_kv /
-                       std::max(1.0, static_cast<double>(PaddedKvLen(p))) *
-                       static_cast<double>(p.kv_heads);
-  const double all = bytes.q + 2 * (bytes.o + bytes.row_floats) + bytes.bias +
-                     2 * (bytes.kv + 2 * n * batch * token);
-  // K and V of two runs in two slots, and of two runs of rows Q, two states,
-  // and the bias of each step.
-  return Aligned(all, batch * n * (8 + 2 * (5 + n)));
+  const double given = bytes.q + bytes.bias + TwoBlocks(bytes.kv, p, n);
+  if (op == Op::kForward) {
+    // Two states, the last of which become O and LSE.
+    const double all = given + 2 * (bytes.o + bytes.row_floats);
+    // K and V of two runs in two slots, and of two runs of rows Q, two states,
+    // and the bias of each step.
+    return Aligned(all, batch * n * (8 + 2 * (5 + n)));
+  }
+  // dQ takes O's memory over, and is then rounded into some of its own, as
+  // large as Q. dK and dV go round in f32, and end where they are results.
+  const double rounded = p.dtype() == DType::kF32 ? 0 : bytes.q;
+  const double all = given + bytes.d_o + 3 * bytes.row_floats +
+                     std::max(bytes.o, bytes.dq) + rounded +
+                     TwoBlocks(bytes.dkv, p, n) + bytes.dkv;
+  // As forward, with dK and dV, both of which are results, too; and of rows
+  // what backward has of them.
+  return Aligned(all, batch * n * (20 + 2 * (7 + n)));
 }
 
 }  // namespace
@@ -191,11 +206,9 @@ double MostBufferBytes(Op op, const Problem& p, PlanKind kind, int devices) {
   const double n = devices;
   const double heads = MostOfHeads(op, bytes, static_cast<double>(p.batch), n);
   if (kind != PlanKind::kGather && !GoesRound(kind)) return heads;
-  if (kind == PlanKind::kGather || op == Op::kBackward) {
-    return MostOfGather(op, bytes, p, n);
-  }
+  if (kind == PlanKind::kGather) return MostOfGather(op, bytes, p, n);
   // Of many sequences it is heads.
-  return std::max(heads, MostOfRing(bytes, p, n));
+  return std::max(heads, MostOfRing(op, bytes, p, n));
 }
 
 }  // namespace attnd::plan

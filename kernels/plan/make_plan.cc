@@ -17,10 +17,8 @@ Plan MakePlan(const PlanRequest& request, int devices) {
     return plan;
   }
   if (!GoesRound(kind)) return MakeGather(request, devices);
-  if (request.op == Op::kForward) return MakeRing(request, devices);
-  Plan plan = MakeGather(request, devices);
-  absl::StrAppend(&plan.why, "; ", PlanName(kind), " has no backward yet");
-  return plan;
+  return request.op == Op::kForward ? MakeRing(request, devices)
+                                    : MakeRingBackward(request, devices);
 }
 
 }  // namespace attnd::plan

@@ -14,8 +14,7 @@ namespace attnd::plan {
 inline constexpr size_t kMostGathered = 1024;
 
 // The plan of `request.kind` over devices 0 to `devices` - 1. Of more sequences
-// than that it is heads, whatever was asked for; and where columns would go
-// round, backward is gather. It says so.
+// than that it is heads, whatever was asked for, and says so.
 Plan MakePlan(const PlanRequest& request, int devices);
 
 // A line for each step, for people: what it does, where, and after which.

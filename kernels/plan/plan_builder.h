@@ -85,8 +85,10 @@ class PlanBuilder {
 // The kinds, over `devices` >= 1.
 Plan MakeHeads(const PlanRequest& request, int devices);
 Plan MakeGather(const PlanRequest& request, int devices);
-// kRing, kStriped or kZigzag, as the request says; of a forward.
+// kRing, kStriped or kZigzag, as the request says; of a forward, and of a
+// backward.
 Plan MakeRing(const PlanRequest& request, int devices);
+Plan MakeRingBackward(const PlanRequest& request, int devices);
 
 }  // namespace attnd::plan
 

@@ -31,6 +31,20 @@ inline PlanRequest Causal(PlanKind kind, int64_t tokens, int64_t heads) {
   return request;
 }
 
+// The backward of such a forward: of O and LSE, to bf16.
+inline PlanRequest Backward(PlanRequest request) {
+  request.op = Op::kBackward;
+  for (ProblemShape& shape : request.problems) {
+    shape.inputs[TensorId::kO] = shape.inputs[TensorId::kDO] = DType::kBF16;
+    shape.inputs[TensorId::kLse] = DType::kF32;
+    shape.outputs = {};
+    for (const TensorId id : {TensorId::kDQ, TensorId::kDK, TensorId::kDV}) {
+      shape.outputs[id] = DType::kBF16;
+    }
+  }
+  return request;
+}
+
 }  // namespace attnd::plan
 
 #endif  // ATTND_TESTS_KERNELS_PLAN_CAUSAL_REQUEST_H_
