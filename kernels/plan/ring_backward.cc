@@ -55,17 +55,17 @@ class RingBackward : private RingPlan {
     for (int device = 0; device < devices(); ++device) Load(device);
     for (Rows& rows : rows_) FindDelta(rows);
     for (int step = 0; step < devices(); ++step) {
-      for (RingGradients& gradients : gradients_) {
-        ForEachDevice([&](int device) { gradients.Fetch(device, step); });
-      }
       // What comes next is on its way while this step is computed.
-      if (step + 1 < devices()) {
-        ForEachDevice([&](int device) { Fetch(device, step + 1); });
-      }
+      const bool goes_on = step + 1 < devices();
+      if (goes_on) ForEachDevice([&](int device) { Fetch(device, step + 1); });
       for (size_t section = 0; section < section_ends_.size(); ++section) {
+        RingGradients& of = gradients_[section];
         ForEachDevice([&](int device) { ComputeStep(device, step, section); });
-        ForEachDevice(
-            [&](int device) { gradients_[section].SendHome(device, step); });
+        // At once, as a device's pulls may wait for each other: not behind what
+        // the next section must have computed.
+        ForEachDevice([&](int device) { of.SendHome(device, step); });
+        if (!goes_on) continue;
+        ForEachDevice([&](int device) { of.Fetch(device, step + 1); });
       }
       EndTurns(step);
     }

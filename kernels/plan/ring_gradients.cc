@@ -69,35 +69,6 @@ void RingGradients::PlaceHome(int32_t i, int device, size_t r) {
   });
 }
 
-void RingGradients::Fetch(int device, int step) {
-  if (step == 0) return;
-  Pull pull;
-  pull.peer = (device + devices() - 1) % devices();
-  Steps after;
-  std::vector<Memory*> from_all, to_all;
-  ForEachRun([&](int32_t i, size_t r) {
-    Memory& from = Passed(i, pull.peer, step - 1, r);
-    Memory& to = Passed(i, device, step, r);
-    const Run& run = places_[i]->Wanted(device, step, r);
-    to.is_there = from.is_there && !run.empty();
-    if (!to.is_there) return;
-    const Slice slice = ColumnsOf(i, run);
-    ForEachWanted(i, [&](TensorId id) {
-      std::optional<int>& buffer = to.buffers[id];
-      buffer = builder_.NewBuffer(device, id, DType::kF32, slice, buffer);
-      pull.items.push_back({*from.buffers[id], *buffer, slice});
-    });
-    Append(from.written, after);
-    Append(to.used, after);
-    from_all.push_back(&from);
-    to_all.push_back(&to);
-  });
-  if (pull.items.empty()) return;
-  const int pulled = builder_.Add(device, std::move(pull), after);
-  for (Memory* from : from_all) from->used.push_back(pulled);
-  for (Memory* to : to_all) to->written = to->used = {pulled};
-}
-
 void RingGradients::Add(int32_t i, int device, int step, size_t r, bool last,
                         Columns& columns, Adding& adding) {
   if (!IsWanted(i)) return;
@@ -211,6 +182,34 @@ void RingGradients::SendHome(int device, int step) {
   if (pull.items.empty()) return;
   const int pulled = builder_.Add(home, std::move(pull), after);
   for (Steps* steps : told) steps->push_back(pulled);
+}
+
+void RingGradients::Fetch(int device, int step) {
+  Pull pull;
+  pull.peer = (device + devices() - 1) % devices();
+  Steps after;
+  std::vector<Memory*> from_all, to_all;
+  ForEachRun([&](int32_t i, size_t r) {
+    Memory& from = Passed(i, pull.peer, step - 1, r);
+    Memory& to = Passed(i, device, step, r);
+    const Run& run = places_[i]->Wanted(device, step, r);
+    to.is_there = from.is_there && !run.empty();
+    if (!to.is_there) return;
+    const Slice slice = ColumnsOf(i, run);
+    ForEachWanted(i, [&](TensorId id) {
+      std::optional<int>& buffer = to.buffers[id];
+      buffer = builder_.NewBuffer(device, id, DType::kF32, slice, buffer);
+      pull.items.push_back({*from.buffers[id], *buffer, slice});
+    });
+    Append(from.written, after);
+    Append(to.used, after);
+    from_all.push_back(&from);
+    to_all.push_back(&to);
+  });
+  if (pull.items.empty()) return;
+  const int pulled = builder_.Add(device, std::move(pull), after);
+  for (Memory* from : from_all) from->used.push_back(pulled);
+  for (Memory* to : to_all) to->written = to->used = {pulled};
 }
 
 void RingGradients::SendResults() {

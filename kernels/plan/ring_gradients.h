@@ -37,9 +37,6 @@ class RingGradients {
 
   // Of each step in this order, each for all devices:
   //
-  // Pulls what there is of the block that the device then has, if it is not the
-  // first.
-  void Fetch(int device, int step);
   // Has a part add to run r of its block, once or as often as it has parts that
   // see any of it; `last` is the last of them.
   void Add(int32_t sequence, int device, int step, size_t r, bool last,
@@ -48,6 +45,9 @@ class RingGradients {
   void End(int device, int step);
   // Has what has ended pulled by the device whose it is.
   void SendHome(int device, int step);
+  // Pulls what there is of the block that the device has at the next step,
+  // `step`.
+  void Fetch(int device, int step);
 
   // Downloads the results.
   void SendResults();

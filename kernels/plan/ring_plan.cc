@@ -171,7 +171,7 @@ Plan RingPlan::Finish(int sections) {
   }
   return builder_.Finish(
       absl::StrCat("rows stay, columns go round in ", devices(), " blocks",
-                   sections == 1 ? "" : ", their gradients in sections"),
+                   sections == 1 ? "" : ", gradients in sections of heads"),
       sections);
 }
 
