@@ -39,9 +39,11 @@ class RingBackward : private RingPlan {
   RingBackward(const PlanRequest& request, int devices)
       : RingPlan(request, devices), section_ends_(SectionsOf(request)) {
     std::vector<const RingPlaces*> places;
+    places.reserve(all_.size());
     for (const Sequence& sequence : all_) places.push_back(&sequence.places);
     for (size_t section = 0; section < section_ends_.size(); ++section) {
       std::vector<Run> heads;
+      heads.reserve(all_.size());
       for (int32_t i = 0; i < sequences(); ++i) {
         heads.push_back(HeadsOf(i, section));
       }

@@ -87,7 +87,7 @@ TEST_P(RingValidateTest, FindsEveryWaitThatIsLeftOut) {
   ExpectFindsEveryWaitLeftOut(Backward(request_), 3);
   // Of stripes dK and dV wait for each other's sums, though they need not.
   if (GetParam() == PlanKind::kStriped) return;
-  ExpectFindsEveryWaitLeftOut(Backward(Causal(GetParam(), 512, 2)), 3);
+  ExpectFindsEveryWaitLeftOut(Backward(Causal(GetParam(), 512, 1)), 3);
 }
 
 TEST_P(RingValidateTest, ABlockMustBeReadBeforeTheNextIsWrittenOverIt) {
