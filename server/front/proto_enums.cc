@@ -100,6 +100,12 @@ absl::StatusOr<PlanKind> FromProto(pb::Plan plan) {
       return PlanKind::kHeads;
     case pb::PLAN_GATHER:
       return PlanKind::kGather;
+    case pb::PLAN_RING:
+      return PlanKind::kRing;
+    case pb::PLAN_STRIPED:
+      return PlanKind::kStriped;
+    case pb::PLAN_ZIGZAG:
+      return PlanKind::kZigzag;
     default:
       return FieldError("options.plan",
                         absl::StrCat("unknown value ", static_cast<int>(plan)));
@@ -117,9 +123,11 @@ pb::Plan ToProto(PlanKind plan) {
     case PlanKind::kGather:
       return pb::PLAN_GATHER;
     case PlanKind::kRing:
+      return pb::PLAN_RING;
     case PlanKind::kStriped:
+      return pb::PLAN_STRIPED;
     case PlanKind::kZigzag:
-      break;  // no request can name them, so that no report does
+      return pb::PLAN_ZIGZAG;
   }
   return pb::PLAN_UNSPECIFIED;
 }

@@ -54,7 +54,7 @@ constexpr absl::string_view kNoDeviceReaches =
 
 // Whether `plan` is for a team alone.
 bool NeedsTeam(PlanKind plan) {
-  return plan == PlanKind::kHeads || plan == PlanKind::kGather;
+  return plan != PlanKind::kAuto && plan != PlanKind::kOneDevice;
 }
 
 bool IsTeam(const Backend* backend) { return backend->device().members > 0; }

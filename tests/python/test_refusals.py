@@ -127,14 +127,15 @@ class BadRequestTest(client.ClientTest):
       r.options.priority = -5
     self.check(layout, "attention.layout")
     self.check(algorithm, "options.algorithm")
-    for value in (-1, 5, 8, 77):  # 5 to 8 are for plans to come
+    for value in (-1, 8, 77):  # 8 is for a plan to come
       self.check(plan(value), "options.plan")
     self.check(priority, "options.priority")
 
   def test_a_plan_for_a_team_where_there_is_none(self):
     info = self.stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=60)
     self.assertNotIn("plans", info.features)
-    for value in (pb.PLAN_HEADS, pb.PLAN_GATHER):
+    for value in (pb.PLAN_HEADS, pb.PLAN_GATHER, pb.PLAN_RING, pb.PLAN_STRIPED,
+                  pb.PLAN_ZIGZAG):
       for method in ("Forward", "Backward"):
         def change(r):
           r.options.plan = value

@@ -113,7 +113,9 @@ TEST(AdmissionTest, ADeviceWithoutTheMemoryDoesNotRunIt) {
 TEST(AdmissionTest, APlanForATeamGoesToTeamsAlone) {
   Device device(true, 0);
   TeamBackend team;
-  for (const PlanKind plan : {PlanKind::kHeads, PlanKind::kGather}) {
+  for (const PlanKind plan :
+       {PlanKind::kHeads, PlanKind::kGather, PlanKind::kRing,
+        PlanKind::kStriped, PlanKind::kZigzag}) {
     TestWork test({.plan = plan});
     const Request& request = *test.work()->request;
     const auto footprint = Measure(request, {&device, &team});

@@ -129,7 +129,10 @@ TEST(DecodeWork, KnowsEveryPlan) {
       {pb::PLAN_AUTO, PlanKind::kAuto},
       {pb::PLAN_ONE_DEVICE, PlanKind::kOneDevice},
       {pb::PLAN_HEADS, PlanKind::kHeads},
-      {pb::PLAN_GATHER, PlanKind::kGather}};
+      {pb::PLAN_GATHER, PlanKind::kGather},
+      {pb::PLAN_RING, PlanKind::kRing},
+      {pb::PLAN_STRIPED, PlanKind::kStriped},
+      {pb::PLAN_ZIGZAG, PlanKind::kZigzag}};
   EXPECT_EQ(std::size(kPlans), pb::Plan_descriptor()->value_count());
   for (const auto& [plan, kind] : kPlans) {
     pb::ForwardRequest m = GoodForward();

@@ -143,8 +143,18 @@ TEST_F(EncodedPlan, SaysWhatATeamRanItAs) {
   EXPECT_EQ(to.devices(0).device(), "fake:0");
   EXPECT_EQ(to.devices(0).busy_ns(), 30000);
   EXPECT_EQ(to.devices(1).busy_ns(), 20000);
-  EXPECT_EQ(Encoded(TeamBackend::Report(PlanKind::kHeads)).plan().plan(),
-            attn::v1::PLAN_HEADS);
+}
+
+TEST_F(EncodedPlan, NamesEachKind) {
+  for (const auto& [kind, plan] :
+       {std::pair{PlanKind::kOneDevice, attn::v1::PLAN_ONE_DEVICE},
+        {PlanKind::kHeads, attn::v1::PLAN_HEADS},
+        {PlanKind::kGather, attn::v1::PLAN_GATHER},
+        {PlanKind::kRing, attn::v1::PLAN_RING},
+        {PlanKind::kStriped, attn::v1::PLAN_STRIPED},
+        {PlanKind::kZigzag, attn::v1::PLAN_ZIGZAG}}) {
+    EXPECT_EQ(Encoded(TeamBackend::Report(kind)).plan().plan(), plan);
+  }
 }
 
 TEST_F(EncodedPlan, IsAbsentWhereOneDeviceRanIt) {

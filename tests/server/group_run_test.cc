@@ -215,7 +215,9 @@ TEST(GroupRunTest, SmallResultsLeaveTogether) {
 // Told apart by the plan that they ran as.
 TEST(GroupRunTest, ATeamsResultsHaveItsReport) {
   TeamBackend team;
-  for (const PlanKind plan : {PlanKind::kHeads, PlanKind::kGather}) {
+  for (const PlanKind plan :
+       {PlanKind::kHeads, PlanKind::kGather, PlanKind::kRing,
+        PlanKind::kStriped, PlanKind::kZigzag}) {
     // Where one device ran them, the first would leave before the others.
     TestWork first({.q_len = kPortionRows, .plan = plan}),
         second({.q_len = 1, .plan = plan});
