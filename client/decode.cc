@@ -59,6 +59,12 @@ Plan FromProto(v1::Plan plan) {
       return Plan::kHeads;
     case v1::PLAN_GATHER:
       return Plan::kGather;
+    case v1::PLAN_RING:
+      return Plan::kRing;
+    case v1::PLAN_STRIPED:
+      return Plan::kStriped;
+    case v1::PLAN_ZIGZAG:
+      return Plan::kZigzag;
     default:
       return Plan::kAuto;
   }

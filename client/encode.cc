@@ -55,6 +55,12 @@ v1::Plan ToProto(Plan plan) {
       return v1::PLAN_HEADS;
     case Plan::kGather:
       return v1::PLAN_GATHER;
+    case Plan::kRing:
+      return v1::PLAN_RING;
+    case Plan::kStriped:
+      return v1::PLAN_STRIPED;
+    case Plan::kZigzag:
+      return v1::PLAN_ZIGZAG;
   }
   return v1::PLAN_UNSPECIFIED;
 }
@@ -78,7 +84,7 @@ absl::Status CheckEnums(const Call& call, const CallOptions& options) {
       CheckEnum("attention.layout", call.attention.layout, Layout::kPacked);
   status.Update(CheckEnum("options.algorithm", call.algorithm,
                           Algorithm::kFlashAttention2));
-  status.Update(CheckEnum("options.plan", call.plan, Plan::kGather));
+  status.Update(CheckEnum("options.plan", call.plan, Plan::kZigzag));
   status.Update(CheckEnum("options.transport", options.transport,
                           TransportKind::kRegion));
   status.Update(

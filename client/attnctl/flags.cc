@@ -26,11 +26,11 @@ const std::map<std::string, Algorithm>& Algorithms() {
 }
 
 const std::map<std::string, Plan>& Plans() {
-  static const auto& names =
-      *new std::map<std::string, Plan>{{"auto", Plan::kAuto},
-                                       {"one_device", Plan::kOneDevice},
-                                       {"heads", Plan::kHeads},
-                                       {"gather", Plan::kGather}};
+  static const auto& names = *new std::map<std::string, Plan>{
+      {"auto", Plan::kAuto},    {"one_device", Plan::kOneDevice},
+      {"heads", Plan::kHeads},  {"gather", Plan::kGather},
+      {"ring", Plan::kRing},    {"striped", Plan::kStriped},
+      {"zigzag", Plan::kZigzag}};
   return names;
 }
 

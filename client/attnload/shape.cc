@@ -54,7 +54,8 @@ bool ParseWord(absl::string_view word, Shape& shape, char& kind) {
   if (word == "fa2") {
     return set('a', shape.algorithm, Algorithm::kFlashAttention2);
   }
-  for (Plan plan : {Plan::kOneDevice, Plan::kHeads, Plan::kGather}) {
+  for (Plan plan : {Plan::kOneDevice, Plan::kHeads, Plan::kGather, Plan::kRing,
+                    Plan::kStriped, Plan::kZigzag}) {
     if (word == Name(plan)) return set('p', shape.plan, plan);
   }
   return false;
@@ -124,6 +125,12 @@ const char* Name(Plan plan) {
       return "heads";
     case Plan::kGather:
       return "gather";
+    case Plan::kRing:
+      return "ring";
+    case Plan::kStriped:
+      return "striped";
+    case Plan::kZigzag:
+      return "zigzag";
     case Plan::kAuto:
       break;
   }

@@ -49,7 +49,8 @@ const char* Name(client::Plan plan);
 //   s512 or s1/512         q_len and kv_len      h8 or h8/2   query, kv heads
 //   d128 or d192/128       head_dim, value_dim   causal   det (deterministic)
 //   w256/0                 window left, right; -1 is unlimited
-//   naive | online | fa1 | fa2                 one_device | heads | gather
+//   naive | online | fa1 | fa2
+//   one_device | heads | gather | ring | striped | zigzag
 // and "@0.7" last, the weight. INVALID_ARGUMENT says which part is wrong. Says
 // nothing of the server's limits, except that heads must divide.
 absl::StatusOr<Shape> ParseShape(absl::string_view text);

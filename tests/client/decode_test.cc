@@ -53,6 +53,9 @@ TEST_F(CoreDecodeTest, ATeamsReportIsThere) {
        {std::pair{v1::PLAN_ONE_DEVICE, Plan::kOneDevice},
         {v1::PLAN_HEADS, Plan::kHeads},
         {v1::PLAN_GATHER, Plan::kGather},
+        {v1::PLAN_RING, Plan::kRing},
+        {v1::PLAN_STRIPED, Plan::kStriped},
+        {v1::PLAN_ZIGZAG, Plan::kZigzag},
         {static_cast<v1::Plan>(77), Plan::kAuto}}) {
     plan.set_plan(sent);
     transport_->answer =

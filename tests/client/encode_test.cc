@@ -91,7 +91,10 @@ TEST_F(CoreEncodeTest, APlanIsSentOnlyWhereOneIsAskedFor) {
   for (const auto& [plan, sent] : {std::pair{Plan::kAuto, v1::PLAN_UNSPECIFIED},
                                    {Plan::kOneDevice, v1::PLAN_ONE_DEVICE},
                                    {Plan::kHeads, v1::PLAN_HEADS},
-                                   {Plan::kGather, v1::PLAN_GATHER}}) {
+                                   {Plan::kGather, v1::PLAN_GATHER},
+                                   {Plan::kRing, v1::PLAN_RING},
+                                   {Plan::kStriped, v1::PLAN_STRIPED},
+                                   {Plan::kZigzag, v1::PLAN_ZIGZAG}}) {
     call.plan = plan;
     EXPECT_TRUE(client_->Forward(call, {}).ok());
     EXPECT_EQ(request.options().plan(), sent);
@@ -159,7 +162,7 @@ TEST_F(CoreEncodeTest, RefusesEnumsThatHoldNoneOfTheirValues) {
   call.algorithm = static_cast<Algorithm>(5);
   ExpectRefused(call, "options.algorithm");
   call = Call();
-  call.plan = static_cast<Plan>(4);
+  call.plan = static_cast<Plan>(7);
   ExpectRefused(call, "options.plan");
   CallOptions options;
   options.priority = static_cast<Priority>(3);

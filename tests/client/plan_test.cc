@@ -30,6 +30,10 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+// All that are for a team.
+constexpr Plan kTeamPlans[] = {Plan::kHeads, Plan::kGather, Plan::kRing,
+                               Plan::kStriped, Plan::kZigzag};
+
 class PlanTest : public ::testing::Test {
  protected:
   void Start(bool with_team = true) {
@@ -74,7 +78,7 @@ TEST_F(PlanTest, ATeamsReportComesWhicheverWayTheCallWent) {
   Start();
   for (const TransportKind by :
        {TransportKind::kUnary, TransportKind::kStream}) {
-    for (const Plan plan : {Plan::kHeads, Plan::kGather}) {
+    for (const Plan plan : kTeamPlans) {
       const auto report = Forward(plan, by);
       ASSERT_TRUE(report.ok()) << report.status();
       EXPECT_EQ(report->transport, by);
@@ -107,7 +111,7 @@ TEST_F(PlanTest, WithoutATeamAPlanForOneIsRefused) {
   Start(/*with_team=*/false);
   for (const TransportKind by :
        {TransportKind::kUnary, TransportKind::kStream}) {
-    for (const Plan plan : {Plan::kHeads, Plan::kGather}) {
+    for (const Plan plan : kTeamPlans) {
       const absl::Status status = Forward(plan, by).status();
       EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
       ASSERT_EQ(wire::FieldViolations(status).size(), 1);
@@ -142,6 +146,12 @@ TEST_F(PlanTest, AttnctlPrintsTheReport) {
   EXPECT_DOUBLE_EQ(plan["devices"][0]["busy_milliseconds"], 0.03);
   EXPECT_DOUBLE_EQ(plan["predicted_milliseconds"], 0.025);
 
+  for (const std::string name : {"ring", "striped", "zigzag"}) {
+    const Ran round = Attnctl(name, "--json");
+    ASSERT_EQ(round.exit_status, 0) << round.output;
+    EXPECT_EQ(nlohmann::json::parse(round.output)["plan"]["name"], name);
+  }
+
   const Ran one = Attnctl("one_device", "--json");
   ASSERT_EQ(one.exit_status, 0) << one.output;
   EXPECT_TRUE(nlohmann::json::parse(one.output)["plan"].is_null());
@@ -160,22 +170,29 @@ TEST_F(PlanTest, AttnloadCountsPlansByShape) {
   const testing::TempFolder folder;
   const std::string path = folder.File("results.json");
   const Ran ran = RunProgram(
-      {ATTND_ATTNLOAD, target_, "--requests=12", "--warmup=0", "--check=0",
+      {ATTND_ATTNLOAD, target_, "--requests=24", "--warmup=0", "--check=0",
        "--shape=s16:h2:d8:heads", "--shape=backward:s16:h2:d8:gather",
-       "--shape=s8:h2:d8:one_device", "--json=" + path});
+       "--shape=s8:h2:d8:one_device", "--shape=s16:h2:d8:ring",
+       "--shape=s16:h2:d8:striped", "--shape=backward:s16:h2:d8:zigzag",
+       "--json=" + path});
   ASSERT_EQ(ran.exit_status, 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("by a team: "));
   std::ifstream file(path);
   const auto level = nlohmann::json::parse(file)["levels"][0];
-  EXPECT_EQ(level["ok"], 12);
+  EXPECT_EQ(level["ok"], 24);
   const auto& shapes = level["shapes"];
-  EXPECT_EQ(shapes[0]["plans"].value("heads", 0),
-            shapes[0]["latency"]["count"]);
-  EXPECT_EQ(shapes[1]["plans"].value("gather", 0),
-            shapes[1]["latency"]["count"]);
   EXPECT_TRUE(shapes[2]["plans"].empty());
-  EXPECT_EQ(level["planned"], shapes[0]["plans"].value("heads", 0) +
-                                  shapes[1]["plans"].value("gather", 0));
+  int planned = 0;
+  for (const auto& [shape, name] : {std::pair{0, "heads"},
+                                    {1, "gather"},
+                                    {3, "ring"},
+                                    {4, "striped"},
+                                    {5, "zigzag"}}) {
+    const int named = shapes[shape]["plans"].value(name, 0);
+    EXPECT_EQ(named, shapes[shape]["latency"]["count"]) << name;
+    planned += named;
+  }
+  EXPECT_EQ(level["planned"], planned);
   EXPECT_DOUBLE_EQ(level["planned_mean_s"]["predicted"], 25e-6);
 }
 

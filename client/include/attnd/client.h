@@ -48,6 +48,11 @@ enum class Plan : uint8_t {
   kOneDevice,  // any one
   kHeads,      // each has K/V heads of sequences, with all of their tokens
   kGather,     // each has tokens of every sequence, and fetches what it lacks
+  // For sequences whose keys and values fit no device: each has tokens of every
+  // sequence, and keys and values go round in blocks from one to the next.
+  kRing,     // one run of tokens each
+  kStriped,  // every N-th token of N devices
+  kZigzag,   // two runs each, one as far from the front as one from the back
 };
 enum class Priority : uint8_t { kLow, kNormal, kHigh };
 

@@ -100,8 +100,10 @@ TEST(Report, SaysWhatTeamsRanAndAsWhat) {
   recorder.Record({0, true, {}, {}, 1}, report);
   report.plan.emplace();
   report.plan->predicted = absl::Milliseconds(2);
-  for (const client::Plan plan : {client::Plan::kHeads, client::Plan::kHeads,
-                                  client::Plan::kAuto, client::Plan::kGather}) {
+  for (const client::Plan plan :
+       {client::Plan::kHeads, client::Plan::kHeads, client::Plan::kAuto,
+        client::Plan::kGather, client::Plan::kRing, client::Plan::kStriped,
+        client::Plan::kZigzag}) {
     report.plan->plan = plan;
     report.compute += absl::Milliseconds(1);
     recorder.Record({1, true, {}, {}, 1}, report);
@@ -109,18 +111,23 @@ TEST(Report, SaysWhatTeamsRanAndAsWhat) {
   const std::vector<LevelResults> levels = {{false, 1, recorder.results()}};
   const std::vector<Shape> shapes = {*ParseShape("s2"), *ParseShape("s4")};
   const std::string table = Table(shapes, levels);
-  EXPECT_THAT(table, HasSubstr("p99 0.00  unknown 1, heads 2, gather 1\n"));
-  EXPECT_THAT(table, HasSubstr("by a team: unknown 1, heads 2, gather 1; "
-                               "compute 5.500 ms, predicted 2.000 ms\n"));
+  EXPECT_THAT(table,
+              HasSubstr("p99 0.00  unknown 1, heads 2, gather 1, ring 1, "
+                        "striped 1, zigzag 1\n"));
+  EXPECT_THAT(table, HasSubstr("by a team: unknown 1, heads 2, gather 1, "
+                               "ring 1, striped 1, zigzag 1; "
+                               "compute 7.000 ms, predicted 2.000 ms\n"));
 
   const auto json = nlohmann::json::parse(Json("host:1", shapes, levels));
   const auto& level = json["levels"][0];
-  EXPECT_EQ(level["planned"], 4);
-  EXPECT_DOUBLE_EQ(level["planned_mean_s"]["compute"], 0.0055);
+  EXPECT_EQ(level["planned"], 7);
+  EXPECT_DOUBLE_EQ(level["planned_mean_s"]["compute"], 0.007);
   EXPECT_DOUBLE_EQ(level["planned_mean_s"]["predicted"], 0.002);
   EXPECT_TRUE(level["shapes"][0]["plans"].empty());
   EXPECT_EQ(level["shapes"][1]["plans"]["heads"], 2);
-  EXPECT_EQ(level["shapes"][1]["plans"]["gather"], 1);
+  for (const char* plan : {"gather", "ring", "striped", "zigzag"}) {
+    EXPECT_EQ(level["shapes"][1]["plans"][plan], 1) << plan;
+  }
 }
 
 TEST(Report, WhereThereIsNoTeamNoneIsSpokenOf) {
