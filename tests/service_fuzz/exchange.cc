@@ -82,6 +82,15 @@ Arithmetic ArithmeticOf(Op op, const FuzzProblem& p,
                   : Arithmetic::Gpu(p.dtype()));
 }
 
+// What backward owes for an LSE that a forward by several devices gave. Each
+// rounds it once more, and has scores of its own columns by a kernel for that
+// many.
+void AddMerges(const client::Report& forward, Arithmetic& arithmetic) {
+  if (!forward.plan.has_value() || !Merges(forward.plan->plan)) return;
+  arithmetic.lse *= static_cast<double>(forward.plan->devices.size());
+  arithmetic.other_sums = true;
+}
+
 }  // namespace
 
 ForwardBuffers MakeForwardBuffers(const FuzzProblem& p) {
@@ -152,9 +161,10 @@ Outcome Exchange(client::Client& client, const FuzzProblem& p) {
   back.dv = gradients.dv.out();
   const auto backward = client.Backward(back, {kTimeout});
   if (!backward.ok()) return Failed("backward", backward.status());
+  Arithmetic arithmetic = ArithmeticOf(Op::kBackward, p, *backward);
+  AddMerges(*report, arithmetic);
   return Judged("backward", *backward,
-                JudgeBackward(p, up, gradients,
-                              ArithmeticOf(Op::kBackward, p, *backward)));
+                JudgeBackward(p, up, gradients, arithmetic));
 }
 
 }  // namespace attnd::fuzz

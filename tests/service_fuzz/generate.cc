@@ -82,7 +82,7 @@ class Generator {
     if (random_.Chance(0.04)) {
       scale_ = FillOutOfRange(p_, scale_, random_);
       p_.attention.scale = static_cast<float>(scale_);
-      p_.alike = true;
+      saturates_ = p_.alike = true;
       absl::StrAppend(&p_.kind, "scores out of range");
       return;
     }
@@ -217,11 +217,15 @@ class Generator {
       p_.d_lse.Set(i, of_lse * random_.Normal());
   }
 
-  // Last, so that the rest is what it is without.
+  // Last, so that the rest is what it is without. An LSE does not say how many
+  // scores count as the largest f32, so results cannot be merged by it then.
   void DrawPlan() {
     constexpr client::Plan kPlans[] = {
-        client::Plan::kOneDevice, client::Plan::kHeads, client::Plan::kGather};
+        client::Plan::kOneDevice, client::Plan::kHeads,
+        client::Plan::kGather,    client::Plan::kRing,
+        client::Plan::kStriped,   client::Plan::kZigzag};
     if (random_.Chance(0.5)) p_.plan = random_.Of(kPlans);
+    if (saturates_ && Merges(p_.plan)) p_.plan = client::Plan::kGather;
   }
 
   const Limits limits_;
@@ -229,6 +233,7 @@ class Generator {
   FuzzProblem p_;
   DType dtype_ = DType::kF32;
   double scale_ = 1, v_most_ = 0;
+  bool saturates_ = false;  // scores leave f32's range
 };
 
 }  // namespace

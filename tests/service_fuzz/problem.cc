@@ -34,6 +34,11 @@ client::ConstTensor Buffer::in() const {
 
 client::Tensor Buffer::out() { return {ToClient(dtype), shape, bytes.data()}; }
 
+bool Merges(client::Plan plan) {
+  return plan == client::Plan::kRing || plan == client::Plan::kStriped ||
+         plan == client::Plan::kZigzag;
+}
+
 client::DType ToClient(DType dtype) {
   switch (dtype) {
     case DType::kF32:

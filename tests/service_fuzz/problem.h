@@ -89,6 +89,10 @@ class Problems {
   std::vector<int64_t> first_q_, first_kv_;  // tokens, when packed
 };
 
+// Whether a team's devices merge what their rows have over some columns with
+// what they have over others.
+bool Merges(client::Plan plan);
+
 client::DType ToClient(DType dtype);
 const char* Name(DType dtype);
 
