@@ -49,9 +49,10 @@ BlockCopy Merged(BlockCopy copy) {
   return copy;
 }
 
-// Whether a sum's result has a head's tokens side by side.
-bool IsByHeads(const Place& place) {
-  return place.head_stride > place.token_stride;
+// Whether a tensor has a head's tokens side by side in the host's memory, and
+// so in all of its buffers: one of a single token does not show it.
+bool IsByHeads(const Place& host) {
+  return host.head_stride > host.token_stride;
 }
 
 }  // namespace
@@ -67,7 +68,7 @@ Place PlanTensors::Buffer(int index) const {
   Place place{memory_[index], buffer.dtype};
   // As the host's memory lies, so that copies are long; LSE and its kin are
   // wanted so.
-  if (IsRowFloats(buffer.tensor) || host.head_stride > host.token_stride) {
+  if (IsRowFloats(buffer.tensor) || IsByHeads(host)) {
     place.token_stride = elements;
     place.head_stride = slice.tokens.count * elements;
   } else {
@@ -176,7 +177,7 @@ BlockSum PlanTensors::SumWithoutTerms(const plan::Sum& sum) const {
   const int64_t tokens = sum.slice.tokens.count, heads = sum.slice.heads;
   const int64_t elements = TokenElements(request_.ProblemOf(sum.slice.sequence),
                                          plan_.buffers[sum.to].tensor);
-  const bool by_heads = IsByHeads(to);
+  const bool by_heads = IsByHeads(Host(sum.to));
   BlockSum block;
   block.to = to.At(sum.slice.tokens.first, sum.slice.head);
   block.dtype = to.dtype;
@@ -190,7 +191,7 @@ BlockSum::Term PlanTensors::TermOf(const plan::Sum& sum, int buffer) const {
   const Place term = Buffer(buffer);
   return {reinterpret_cast<const float*>(
               term.At(sum.slice.tokens.first, sum.slice.head)),
-          IsByHeads(Buffer(sum.to)) ? term.head_stride : term.token_stride};
+          IsByHeads(Host(sum.to)) ? term.head_stride : term.token_stride};
 }
 
 Problem PlanTensors::ProblemOf(const plan::Part& part,

@@ -5,14 +5,18 @@
 
 #include <cstdint>
 #include <memory>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "kernels/plan/cost.h"
 #include "kernels/plan/make_plan.h"
 #include "kernels/plan/plan_request.h"
 #include "tests/kernels/accuracy.h"
+#include "tests/kernels/owned_tensor.h"
 #include "tests/kernels/random_problem.h"
 #include "tests/kernels/team/team_fixture.h"
 
@@ -24,6 +28,8 @@ using testing::Cpus;
 using testing::Device;
 using testing::ForwardBits;
 using testing::OneCpu;
+using testing::OwnedRows;
+using testing::OwnedTensor;
 using testing::RandomProblem;
 using testing::ServedOptions;
 using testing::TeamOf;
@@ -97,6 +103,59 @@ TEST_P(TeamTest, BackwardGivesTheSameBitsAgain) {
     ASSERT_EQ(BackwardBits(team_, problem, Options()),
               BackwardBits(team_, problem, Options()))
         << problem.Describe();
+  }
+}
+
+// Of 65 tokens a device has the last one alone, as columns are cut in tiles:
+// then terms of a gradient, in which a head's tokens are side by side, have
+// more tokens than what they are added up to.
+TEST_P(TeamTest, BackwardOfATokenThatADeviceHasAlone) {
+  constexpr int64_t kTokens = 65, kKvHeads = 3, kHeads = 6, kDim = 4;
+  std::mt19937 random(1);
+  std::normal_distribution<double> normal;
+  const auto draw = [&](int64_t heads) {
+    OwnedTensor t(DType::kF32, 1, kTokens, heads, kDim, /*heads_first=*/true);
+    for (int64_t i = 0; i < kTokens; ++i)
+      for (int64_t h = 0; h < heads; ++h)
+        for (int64_t d = 0; d < kDim; ++d) t.Set(0, i, h, d, normal(random));
+    return t;
+  };
+  const OwnedTensor q = draw(kHeads), k = draw(kKvHeads), v = draw(kKvHeads),
+                    o = draw(kHeads), d_o = draw(kHeads);
+  OwnedRows lse(1, kHeads, kTokens);
+  for (int64_t h = 0; h < kHeads; ++h)
+    for (int64_t i = 0; i < kTokens; ++i) lse.Set(0, h, i, 10);
+
+  const auto gradients = [&](Device& device) {
+    OwnedTensor dq = q, dk = k, dv = v;
+    KvSegment segment;
+    segment.k = k.view();
+    segment.v = v.view();
+    segment.len = kTokens;
+    segment.dk = dk.view();
+    segment.dv = dv.view();
+    BackwardArgs args;
+    Problem& p = args.problem;
+    p.batch = 1;
+    p.q_len = kTokens;
+    p.q_heads = kHeads;
+    p.kv_heads = kKvHeads;
+    p.head_dim = p.value_dim = kDim;
+    p.q = q.view();
+    p.kv = {&segment, 1};
+    p.mask.causal = true;
+    args.d_o = d_o.view();
+    args.o = o.view();
+    args.lse = std::as_const(lse).view();
+    args.dq = dq.view();
+    EXPECT_TRUE(device.Backward(args, Options()).ok());
+    return std::vector{dq.Values(), dk.Values(), dv.Values()};
+  };
+  Device one(OneCpu());
+  const auto expected = gradients(one), got = gradients(team_);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(got[i],
+                ::testing::Pointwise(::testing::DoubleNear(1e-5), expected[i]));
   }
 }
 
