@@ -6,7 +6,7 @@
       --device=cpu             checks what is written here, at a 512th of the lengths (--shrink=N)
 
 Ways, all with cuDNN's kernels: PyTorch's context_parallel with both of its rotations; an
-all-gather of K and V; a zigzag ring over NCCL (context_parallel_peers.py). 16 heads of 128, bf16,
+all-gather of K and V; a ring, a striped and a zigzag ring over NCCL (context_parallel_peers.py). 16 heads of 128, bf16,
 random values. A time is from a barrier until the rank is idle, by the host's clock, the slowest
 rank's, the median of many. In rows of up to 16,384 tokens results are checked against one GPU's:
 the largest difference in parts of the largest value. A line for each way, and a line of JSON.
@@ -92,11 +92,8 @@ class Bench:
                         dtype=self.dtype) for _ in range(4)
         ]
 
-    def shard(self, tensor):
-        return peers.shard(tensor, self.rank, self.world)
-
     def one_device(self, batch, length):
-        """(times, this rank's part of o, dq, dk and dv, or None where that is not checked)"""
+        """(times, o, dq, dk and dv, or None where that is not checked)"""
         q, k, v, d_o = self.inputs(batch, length)
         o, lse = self.kernels.forward(q, k, v, True)
         backward = lambda: self.kernels.backward(d_o, q, k, v, o, lse, True)
@@ -106,27 +103,29 @@ class Bench:
         }
         if length > MOST_CHECKED:
             return times, None
-        return times, [self.shard(tensor) for tensor in (o, *backward())]
+        return times, (o, *backward())
 
-    def difference(self, results, expected):
-        """None where nothing is expected."""
+    def difference(self, results, expected, shard=peers.shard):
+        """From this rank's part of what is expected; None where nothing is."""
         if expected is None:
             return None
+        expected = [shard(tensor, self.rank, self.world) for tensor in expected]
         return max(
             self.slowest([((a.float() - b.float()).abs().max() / b.float().abs().max()).item()
                           for a, b in zip(results, expected)]))
 
     def own_way(self, way, batch, length, expected):
-        q, k, v, d_o = (self.shard(tensor) for tensor in self.inputs(batch, length))
+        q, k, v, d_o = (
+            way.shard(tensor, self.rank, self.world) for tensor in self.inputs(batch, length))
         way = way(self.kernels, q, torch.stack([k, v]), d_o)
         del q, k, v
         times = {'forward': self.time_ms(way.forward), 'backward': self.time_ms(way.backward)}
-        return times, self.difference((way.o, *way.backward()), expected)
+        return times, self.difference((way.o, *way.backward()), expected, way.shard)
 
     def context_parallel(self, rotation, batch, length, expected):
         mesh = init_device_mesh(self.device.type, (self.world,))
         *whole, d_o = self.inputs(batch, length)
-        d_o = self.shard(d_o)
+        d_o = peers.shard(d_o, self.rank, self.world)
         with peers.ContextParallel(mesh, rotation, *whole) as way:
             times = {'forward': self.time_ms(way.forward)}
             way.prepare_backward(d_o)
@@ -137,6 +136,8 @@ class Bench:
         """{name: what measures it}"""
         ways = {
             'all-gather': lambda *row: self.own_way(peers.AllGather, *row),
+            'ring': lambda *row: self.own_way(peers.Ring, *row),
+            'striped ring': lambda *row: self.own_way(peers.StripedRing, *row),
             'zigzag ring': lambda *row: self.own_way(peers.ZigzagRing, *row)
         }
         if self.on_gpu:  # no kernels of its for a processor

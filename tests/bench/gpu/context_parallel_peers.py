@@ -1,9 +1,10 @@
 """Ways to compute causal attention on several devices with PyTorch, each process with one.
 
-A sequence is cut into 2N chunks, of which rank r has chunks r and 2N-1-r: all then have as much to
-compute. Every way has forward(), which leaves `o` and `lse`, and backward(), which uses them and
-returns (dq, dk, dv), of this rank's tokens. Tensors are [batch, heads, len, dim], K and V one
-tensor [2, batch, heads, len, dim], lse [batch, heads, len] in f32.
+Every way says by shard() which tokens a rank has. Usually a sequence is cut into 2N chunks, of
+which rank r has chunks r and 2N-1-r: all then have as much to compute. Every way has forward(),
+which leaves `o` and `lse`, and backward(), which uses them and returns (dq, dk, dv), of this rank's
+tokens. Tensors are [batch, heads, len, dim], K and V one tensor [2, batch, heads, len, dim], lse
+[batch, heads, len] in f32.
 """
 
 import contextlib
@@ -69,6 +70,7 @@ def shard(x, rank, world):
 
 
 class Way:
+    shard = staticmethod(shard)
 
     def __init__(self, kernels, q, kv, d_o):
         self.kernels, self.q, self.kv, self.d_o = kernels, q, kv, d_o
@@ -134,9 +136,15 @@ class AllGather(Way):
         return d_q.to(self.q.dtype), *own.to(kv.dtype)
 
 
-class ZigzagRing(Way):
-    """K and V go round, as in zhuzilin/ring-flash-attention; in backward their f32 gradients
-    follow them, one step behind, and arrive at home."""
+ALL = slice(None)
+
+
+class RingWay(Way):
+    """K and V go round, and each rank merges what its rows see of each block, in f32; in backward
+    the f32 gradients of K and V follow them, one step behind, and arrive at home.
+
+    _part(step) says what is computed of the block that is there: (rows, columns, causal), or None.
+    """
 
     def _pass_on(self, tensor):
         """(what the rank before has sent, what to wait for until it is there)"""
@@ -148,56 +156,55 @@ class ZigzagRing(Way):
         return received, works
 
     def forward(self):
-        kv, size = self.kv, self.size
+        kv = self.kv
         for step in range(self.world):
             if step + 1 < self.world:
                 next_kv, works = self._pass_on(kv)
-            k, v = kv
-            if step == 0:
-                o, lse = self.kernels.forward(self.q, k, v, True)
-                o = o.float()
-            elif step <= self.rank:  # all rows see the first of the two chunks
-                o, lse = merge(o, lse,
-                               *self.kernels.forward(self.q, k[:, :, :size], v[:, :, :size], False))
-            else:  # the second chunk of rows sees both
-                o[:, :, size:], lse[:, :, size:] = merge(
-                    o[:, :, size:], lse[:, :, size:],
-                    *self.kernels.forward(self.q[:, :, size:], k, v, False))
+            part = self._part(step)
+            if part:
+                rows, columns, causal = part
+                k, v = kv[:, :, :, columns]
+                o_2, lse_2 = self.kernels.forward(self.q[:, :, rows], k, v, causal)
+                if step == 0:
+                    o, lse = o_2.float(), lse_2
+                elif rows == ALL:
+                    o, lse = merge(o, lse, o_2, lse_2)
+                else:
+                    o[:, :, rows], lse[:, :, rows] = merge(o[:, :, rows], lse[:, :, rows], o_2,
+                                                           lse_2)
             if step + 1 < self.world:
                 for work in works:
                     work.wait()
                 kv = next_kv
         self.o, self.lse = o.to(self.q.dtype), lse
 
+    def _backward_part(self, kv, rows, columns, causal):
+        """(dq of `rows`, (dk, dv) of `columns`)"""
+        k, v = kv[:, :, :, columns]
+        o, lse = (x[:, :, rows].contiguous() for x in (self.o, self.lse))
+        d_q, *d_kv = self.kernels.backward(self.d_o[:, :, rows], self.q[:, :, rows], k, v, o, lse,
+                                           causal)
+        return d_q, d_kv
+
     def backward(self):
-        kv, size = self.kv, self.size
-        late = [x[:, :, size:].contiguous() for x in (self.o, self.lse)]
+        kv = self.kv
         for step in range(self.world):
             if step + 1 < self.world:
                 next_kv, works = self._pass_on(kv)
-            k, v = kv
+            part = self._part(step)
+            if part:
+                rows, columns, _ = part
+                d_q_part, d_kv_part = self._backward_part(kv, *part)
             if step == 0:
-                d_q, *d_kv_part = self.kernels.backward(self.d_o, self.q, k, v, self.o, self.lse,
-                                                        True)
-                d_q, d_kv = d_q.float(), torch.stack(d_kv_part).float()
+                d_q, d_kv = d_q_part.float(), torch.stack(d_kv_part).float()
             else:
-                if step <= self.rank:
-                    columns = slice(0, size)
-                    d_q_part, *d_kv_part = self.kernels.backward(self.d_o, self.q, k[:, :, :size],
-                                                                 v[:, :, :size], self.o, self.lse,
-                                                                 False)
-                    d_q += d_q_part
-                else:
-                    columns = slice(0, 2 * size)
-                    d_q_part, *d_kv_part = self.kernels.backward(self.d_o[:, :, size:],
-                                                                 self.q[:, :, size:], k, v, *late,
-                                                                 False)
-                    d_q[:, :, size:] += d_q_part
                 for work in gradient_works:
                     work.wait()
                 d_kv = next_d_kv
-                for total, part in zip(d_kv, d_kv_part):
-                    total[:, :, columns] += part
+                if part:
+                    d_q[:, :, rows] += d_q_part
+                    for total, of_part in zip(d_kv, d_kv_part):
+                        total[:, :, columns] += of_part
             next_d_kv, gradient_works = self._pass_on(d_kv)
             if step + 1 < self.world:
                 for work in works:
@@ -206,6 +213,38 @@ class ZigzagRing(Way):
         for work in gradient_works:
             work.wait()
         return d_q.to(self.q.dtype), *next_d_kv.to(kv.dtype)
+
+
+class Ring(RingWay):
+    """Ring attention, arXiv:2310.01889, causal: rank r has the r-th of N chunks, and what comes
+    after its rows is not computed."""
+
+    shard = staticmethod(lambda x, rank, world: chunk(x, rank, world))
+
+    def _part(self, step):
+        return (ALL, ALL, step == 0) if step <= self.rank else None
+
+
+class StripedRing(RingWay):
+    """Striped attention, arXiv:2311.09431: rank r has tokens r, r + N, .... Every block is a causal
+    triangle, without its diagonal where the block's tokens come after the rows'."""
+
+    shard = staticmethod(lambda x, rank, world: x[..., rank::world, :].contiguous())
+
+    def _part(self, step):
+        return (ALL, ALL, True) if step <= self.rank else (slice(1, None), slice(-1), True)
+
+
+class ZigzagRing(RingWay):
+    """As in zhuzilin/ring-flash-attention: all rows see the first chunk of a block that comes
+    before them, and the second chunk of rows sees all of one that comes after."""
+
+    def _part(self, step):
+        if step == 0:
+            return ALL, ALL, True
+        if step <= self.rank:
+            return ALL, slice(0, self.size), False
+        return slice(self.size, None), ALL, False
 
 
 class ContextParallel:

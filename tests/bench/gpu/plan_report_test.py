@@ -48,6 +48,12 @@ class PlanReportTest(unittest.TestCase):
         line = last([plan(op='backward')], [backward])[-1]
         self.assertTrue(line.endswith('1.00  1.00  NO'), line)
 
+    def test_plans_that_go_round_are_beside_the_same_way(self):
+        ways = {'striped ring': {'forward': 4.0}, 'ring': {'forward': 1.0}}
+        lines = last([plan(), plan(plan='striped', ms=2.0)], [peer(ways=ways)])
+        self.assertEqual(len(lines), 2)
+        self.assertTrue(lines[1].endswith('striped ring       2.00  1.00  yes'), lines[1])
+
     def test_what_failed_is_said(self):
         self.assertEqual(last([], [peer(failed={'ring': 'no memory'})]),
                          ['1 x 16384    ring: no memory'])
