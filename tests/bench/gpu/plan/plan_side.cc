@@ -97,7 +97,7 @@ void PlanSide::Load() {
   for (const auto& member : members_) Require(member->Poison());
   Require(run_->Run(crew_, PlanRun::Stage::kLoad));
   Wait();
-  for (const auto& member : members_) member->KeepLoads();
+  for (const auto& member : members_) Require(member->KeepLoads());
 }
 
 PlanSide::Times PlanSide::Run() {

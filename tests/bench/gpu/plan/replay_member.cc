@@ -50,44 +50,37 @@ absl::Status ReplayMember::MakePoison() {
 absl::Status ReplayMember::FillRun(std::byte* to, int64_t bytes) {
   absl::Status status;
   for (int64_t at = 0; at < bytes && status.ok(); at += kPoisonBytes) {
-    status = memory_->Pull(*memory_,
-                           {.from = poison_,
-                            .to = to + at,
-                            .row_bytes = std::min(bytes - at, kPoisonBytes)});
+    status = Copy(poison_, to + at, std::min(bytes - at, kPoisonBytes));
   }
   return status;
 }
 
-// Where the copy has written.
-absl::Status ReplayMember::Fill(const BlockCopy& copy) {
-  if (copy.rows == 1 || copy.to_pitch == copy.row_bytes) {
-    return FillRun(copy.to, copy.rows * copy.row_bytes);
-  }
-  const int64_t most = kPoisonBytes / std::max<int64_t>(copy.row_bytes, 1);
+absl::Status ReplayMember::KeepLoads() {
   absl::Status status;
-  for (int64_t row = 0; row < copy.rows && status.ok();) {
-    std::byte* const to = copy.to + row * copy.to_pitch;
-    const int64_t rows = std::clamp<int64_t>(most, 1, copy.rows - row);
-    status = rows == 1 ? FillRun(to, copy.row_bytes)
-                       : memory_->Pull(*memory_, {.from = poison_,
-                                                  .to = to,
-                                                  .row_bytes = copy.row_bytes,
-                                                  .rows = rows,
-                                                  .from_pitch = copy.row_bytes,
-                                                  .to_pitch = copy.to_pitch});
-    row += rows;
+  for (Block& block : blocks_) {
+    if (!block.is_loaded) continue;
+    absl::StatusOr<std::byte*> loaded = memory_->Allocate(block.bytes);
+    if (!loaded.ok()) return loaded.status();
+    block.loaded = *loaded;
+    status.Update(Copy(block.memory, block.loaded, block.bytes));
   }
+  status.Update(memory_->Wait().status());
+  loads_are_kept_ = true;
   return status;
 }
 
-// What is in a block that is loaded, and neither loaded nor pulled, nothing
-// writes: it is as the first time has left it.
+absl::Status ReplayMember::Copy(const std::byte* from, std::byte* to,
+                                int64_t bytes) {
+  return memory_->Pull(*memory_, {.from = from, .to = to, .row_bytes = bytes});
+}
+
 absl::Status ReplayMember::Poison() {
   absl::Status status;
   for (const Block& block : blocks_) {
-    if (!block.is_loaded) status.Update(FillRun(block.memory, block.bytes));
+    status.Update(block.loaded != nullptr
+                      ? Copy(block.loaded, block.memory, block.bytes)
+                      : FillRun(block.memory, block.bytes));
   }
-  for (const BlockCopy& copy : pulled_) status.Update(Fill(copy));
   status.Update(memory_->Wait().status());
   return status;
 }

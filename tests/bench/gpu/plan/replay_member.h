@@ -22,16 +22,17 @@ namespace attnd::bench {
 // PlanRun is none the wiser: it allocates and uploads each time. Poison writes
 // 0xFF, which is NaN in every type, wherever no upload has written, so that a
 // result which rests on something that this run has not computed or fetched is
-// NaN. Pulls are counted as they come.
+// NaN. Where one has, it writes again what that has left, as a plan may use the
+// memory for something else later. Pulls are counted as they come.
 class ReplayMember : public MemberStream {
  public:
   static absl::StatusOr<std::unique_ptr<ReplayMember>> Create(Backend& backend);
   ~ReplayMember() override;
 
-  // From now on Upload does nothing.
-  void KeepLoads() { loads_are_kept_ = true; }
-  // All memory but what is loaded. Returns when it has happened; nothing else
-  // may be under way here.
+  // Copies what is loaded; from now on Upload does nothing.
+  absl::Status KeepLoads();
+  // All memory. Returns when it has happened; nothing else may be under way
+  // here.
   absl::Status Poison();
   // Bytes pulled since the last Reset, and copies that pulled them.
   int64_t pulled_bytes() const;
@@ -62,7 +63,8 @@ class ReplayMember : public MemberStream {
   struct Block {
     std::byte* memory = nullptr;
     int64_t bytes = 0;
-    bool is_loaded = false;  // some of it
+    bool is_loaded = false;       // some of it
+    std::byte* loaded = nullptr;  // what it had in it then
   };
 
   ReplayMember(std::shared_ptr<HostMemory> host_memory,
@@ -73,7 +75,8 @@ class ReplayMember : public MemberStream {
         work_(std::move(work)) {}
 
   absl::Status MakePoison();
-  absl::Status Fill(const BlockCopy& copy);
+  // On the device.
+  absl::Status Copy(const std::byte* from, std::byte* to, int64_t bytes);
   absl::Status FillRun(std::byte* to, int64_t bytes);
 
   const std::shared_ptr<HostMemory> host_memory_;
