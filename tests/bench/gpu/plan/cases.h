@@ -52,8 +52,8 @@ struct Case {
   std::vector<Wanted> wanted;
 };
 
-inline constexpr const char* kSectionNames[] = {"causal", "full", "window",
-                                                "gqa", "heads"};
+inline constexpr const char* kSectionNames[] = {
+    "causal", "full", "window", "gqa", "heads", "ring", "striped", "zigzag"};
 
 // Cases of the sections with `only` in their names, with lengths and windows a
 // `shrink`th of what they are.

@@ -188,4 +188,18 @@ double LargestDifference(const std::byte* got, const std::byte* reference,
   return parts.empty() ? 0 : *std::max_element(parts.begin(), parts.end());
 }
 
+double LargestFloatDifference(const std::byte* got, const std::byte* reference,
+                              int64_t elements) {
+  const auto* const a = reinterpret_cast<const float*>(got);
+  const auto* const b = reinterpret_cast<const float*>(reference);
+  double largest = 0;
+  for (int64_t i = 0; i < elements; ++i) {
+    if (a[i] == b[i]) continue;  // -inf, too
+    const double difference = std::abs(static_cast<double>(a[i]) - b[i]);
+    largest = std::isnan(difference) ? std::numeric_limits<double>::infinity()
+                                     : std::max(largest, difference);
+  }
+  return largest;
+}
+
 }  // namespace attnd::bench

@@ -59,12 +59,15 @@ bool AreEqual(const std::byte* a, const std::byte* b, int64_t bytes);
 // Equal bytes have equal ones, others hardly ever.
 uint64_t Fingerprint(const std::byte* memory, int64_t bytes);
 
-// How far gradients are from one device's: the largest norm of a difference of
+// How far results are from one device's: the largest norm of a difference of
 // two vectors of `dim` elements, one token's of one head, in parts of the
 // reference's norm plus the root of the mean square of all such norms. Infinite
 // where something is NaN. bf16 each.
 double LargestDifference(const std::byte* got, const std::byte* reference,
                          int64_t elements, int64_t dim);
+// The largest difference of two f32. Infinite where something is NaN.
+double LargestFloatDifference(const std::byte* got, const std::byte* reference,
+                              int64_t elements);
 
 }  // namespace attnd::bench
 
