@@ -19,9 +19,18 @@ std::vector<Runs> Cut(PlanKind kind, int64_t tokens, int shares) {
   std::vector<Runs> runs(shares);
   for (int share = 0; share < shares; ++share) {
     runs[share].push_back(part(share));
-    // Apart from the first even where they are neighbours: blocks that go
-    // through one memory then have runs of about the same lengths.
     if (zigzag) runs[share].push_back(part(parts - 1 - share));
+  }
+  return runs;
+}
+
+// Rows in one run where two are neighbours, as the last device's are: they are
+// computed at once, by which fewer kernels are launched. Columns stay apart:
+// blocks that go through one memory then have runs of about the same lengths.
+Runs Joined(const Runs& runs) {
+  if (runs.size() == 2 && !runs[0].empty() && !runs[1].empty() &&
+      runs[0].step == 1 && runs[0].end() == runs[1].first) {
+    return {{runs[0].first, runs[0].count + runs[1].count, 1}};
   }
   return runs;
 }
@@ -71,7 +80,7 @@ RingPlaces PlaceRing(const PlanRequest& request, const SequenceShape& sequence,
   places.runs = blocks.front().size();
   places.wanted.assign(devices, std::vector<Runs>(places.runs, Runs(devices)));
   for (int device = 0; device < devices; ++device) {
-    for (const Run& run : rows[device]) {
+    for (const Run& run : Joined(rows[device])) {
       if (run.empty()) continue;
       places.rows.push_back(
           FindTurns(sees, device, run, blocks, places.wanted));
