@@ -65,6 +65,15 @@ struct RowIntervals {
     return {RowsEndingBy(last), RowsBeginningBy(first)};
   }
 
+  // a / b of b > 0, rounded down and up.
+  static constexpr int64_t FloorDiv(int64_t a, int64_t b) {
+    if (b == 1) return a;  // nearly always, and a GPU divides slowly
+    return a >= 0 ? Quotient(a, b) : -Quotient(-a - 1, b) - 1;
+  }
+  static constexpr int64_t CeilDiv(int64_t a, int64_t b) {
+    return -FloorDiv(-a, b);
+  }
+
  private:
   // Not std::clamp: its references would be places in a GPU's local memory.
   static constexpr int64_t Within(int64_t n, int64_t most) {
@@ -86,10 +95,6 @@ struct RowIntervals {
     const int64_t offset = kv_start + column * kv_stride - q_start;
     return Within(FloorDiv(offset + left, q_stride) + 1, rows);
   }
-  static constexpr int64_t FloorDiv(int64_t a, int64_t b) {
-    if (b == 1) return a;  // nearly always, and a GPU divides slowly
-    return a >= 0 ? Quotient(a, b) : -Quotient(-a - 1, b) - 1;
-  }
   // Of a >= 0 and b > 0.
   static constexpr int64_t Quotient(int64_t a, int64_t b) {
 #ifdef __CUDA_ARCH__
@@ -109,9 +114,6 @@ struct RowIntervals {
 #else
     return a / b;
 #endif
-  }
-  static constexpr int64_t CeilDiv(int64_t a, int64_t b) {
-    return -FloorDiv(-a, b);
   }
 };
 

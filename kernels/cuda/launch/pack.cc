@@ -1,6 +1,7 @@
 #include "kernels/cuda/launch/pack.h"
 
 #include "absl/container/inlined_vector.h"
+#include "kernels/cuda/launch/unit_strides.h"
 #include "kernels/mask.h"
 
 namespace attnd::cuda {
@@ -21,7 +22,8 @@ DeviceSegment MakeSegment(const KvSegment& s, Blob& blob) {
 }  // namespace
 
 BlobOffset Blob::Append(const ForwardArgs& args) {
-  const Problem& p = args.problem;
+  const UnitStrides unit(args.problem);
+  const Problem& p = unit.problem();
   const Mask mask = Resolve(p.mask);
   DeviceProblem d;
   d.q = p.q;
