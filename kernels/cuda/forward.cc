@@ -8,15 +8,24 @@
 namespace attnd::cuda {
 namespace {
 
+bool IsFused(Algorithm algorithm) {
+  return algorithm == Algorithm::kAuto ||
+         algorithm == Algorithm::kFlashAttention2;
+}
+
 absl::Status NoKernel() {
   return absl::UnimplementedError("no kernel for this algorithm on a GPU");
 }
 
-absl::Status CheckStates(absl::Span<const ForwardArgs> group) {
+// The kernels that are kept to be compared merge with nothing.
+absl::Status CheckAlgorithm(absl::Span<const ForwardArgs> group,
+                            Algorithm algorithm) {
+  if (IsFused(algorithm)) return absl::OkStatus();
   for (const ForwardArgs& args : group) {
     if (args.before.lse) {
       return absl::UnimplementedError(
-          "no kernel on a GPU merges with results over other columns");
+          "no kernel for this algorithm on a GPU merges with results over "
+          "other columns");
     }
   }
   return absl::OkStatus();
@@ -27,7 +36,8 @@ absl::Status CheckStates(absl::Span<const ForwardArgs> group) {
 absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
                                             Algorithm algorithm, const Gpu& gpu,
                                             Workspace& workspace) {
-  if (absl::Status status = CheckStates(group); !status.ok()) return status;
+  absl::Status status = CheckAlgorithm(group, algorithm);
+  if (!status.ok()) return status;
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:
@@ -45,7 +55,8 @@ absl::StatusOr<LaunchCounts> EnqueueForward(absl::Span<const ForwardArgs> group,
 absl::StatusOr<std::unique_ptr<Rest>> BeginForward(
     absl::Span<const ForwardArgs> group, Algorithm algorithm, const Gpu& gpu,
     Workspace& workspace, const SliceOptions& slices) {
-  if (absl::Status status = CheckStates(group); !status.ok()) return status;
+  absl::Status status = CheckAlgorithm(group, algorithm);
+  if (!status.ok()) return status;
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:

@@ -28,6 +28,12 @@ struct alignas(16) DeviceSegment {
   BlobOffset starts = 0;    // int64_t[batch]; absent: all have start
 };
 
+// What O and LSE of a problem's rows are to be merged with (RowState).
+struct alignas(16) DeviceState {
+  ConstTensorView o;  // [batch, q_len, q_heads, value_dim], f32
+  ConstRowView lse;   // [batch, q_heads, q_len]
+};
+
 struct alignas(16) DeviceProblem {
   ConstTensorView q;  // [batch, q_len, q_heads, head_dim]
   TensorView o;   // [batch, q_len, q_heads, value_dim], as Q or f32, or null
@@ -43,6 +49,7 @@ struct alignas(16) DeviceProblem {
   BlobOffset segments = 0;  // DeviceSegment[num_segments]
   BlobOffset q_lens = 0;    // int64_t[batch]; absent: all have q_len
   BlobOffset q_starts = 0;  // int64_t[batch]; absent: all have q_start
+  BlobOffset before = 0;    // DeviceState; absent: nothing to merge with
   // Without q_start and q_starts row 0 stands at kv_len - q_len, each of the
   // sequence's own.
   bool has_q_start = false;

@@ -46,6 +46,10 @@ BlobOffset Blob::Append(const ForwardArgs& args) {
   d.softcap = p.softcap.value_or(0.0f);
   d.q_lens = Append(p.q_lens);
   d.q_starts = Append(p.q_starts);
+  if (args.before.lse) {
+    const DeviceState before{args.before.o, args.before.lse};
+    d.before = Append(absl::MakeConstSpan(&before, 1));
+  }
   absl::InlinedVector<DeviceSegment, 2> segments;
   int64_t bias_column = 0;
   for (const KvSegment& s : p.kv) {

@@ -13,6 +13,7 @@
 #include "kernels/cuda/tile/element.cuh"
 #include "kernels/cuda/tile/ptx.cuh"
 #include "kernels/cuda/tile/row.cuh"
+#include "kernels/cuda/tile/row_before.cuh"
 
 namespace attnd::cuda::sm80 {
 
@@ -46,6 +47,24 @@ __device__ void Finish(OnlineSoftmax<kTiles>& softmax, float scale, float c,
           o[t][d][i] = empty ? 0.0f : o[t][d][i] * weight;
         }
       }
+    }
+  }
+}
+
+// The lane's row r, 0 or 1, of 16 becomes what `merge` says. Of `before` the
+// first `dim` columns are read, where it counts.
+template <int kDimTiles>
+__device__ void AddWeighted(const RowMerge& merge, int r, int dim, int lane,
+                            float (&o)[kDimTiles][4]) {
+  if (merge.before == nullptr) return;
+#pragma unroll
+  for (int d = 0; d < kDimTiles; ++d) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int column = 8 * d + 2 * (lane % 4) + i;
+      if (column >= dim) continue;
+      float& x = o[d][2 * r + i];
+      x = fmaf(merge.weight_before, merge.before[column], merge.weight * x);
     }
   }
 }

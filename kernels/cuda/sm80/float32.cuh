@@ -13,6 +13,7 @@
 #include "kernels/cuda/sm80/epilogue.cuh"
 #include "kernels/cuda/tile/open_tile.cuh"
 #include "kernels/cuda/tile/ptx.cuh"
+#include "kernels/cuda/tile/row_before.cuh"
 #include "kernels/cuda/tile/score.cuh"
 #include "kernels/cuda/tile/sequence.h"
 
@@ -80,7 +81,7 @@ class Float32 {
     if (valid > 0) LoadQ(p, b, h, first_row, valid);
     __syncthreads();  // thread 0 has written the block, and all threads Q
     if (valid > 0) Loop(MakeScoreRule(p, b, h), p);
-    Store(p, b, h, first_row, valid);
+    Store(sequence, h, first_row, valid);
   }
 
  private:
@@ -235,10 +236,12 @@ class Float32 {
     }
   }
 
-  // Divides by l, which is the end of (E9), and writes O and LSE, (E7), to
-  // memory.
-  __device__ void Store(const DeviceProblem& p, int64_t b, int64_t h,
-                        int64_t first_row, int valid) {
+  // Divides by l, which is the end of (E9), merges with what the rows have
+  // before, and writes O and LSE, (E7), to memory.
+  __device__ void Store(const Sequence& sequence, int64_t h, int64_t first_row,
+                        int valid) {
+    const DeviceProblem& p = *sequence.problem;
+    const int64_t b = sequence.b;
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       float l = l_[r];
@@ -249,8 +252,10 @@ class Float32 {
       const int64_t row = first_row + row_ + r;
       if (row >= p.q_len) continue;
       const bool empty = l == 0.0f || row_ + r >= valid;
+      const RowMerge merge =
+          MergeBefore(sequence, h, row, empty ? -INFINITY : m_[r] + logf(l));
       if (p.lse.data != nullptr && column_ == 0) {
-        StoreLse(p, b, h, row, empty ? -INFINITY : m_[r] + logf(l));
+        StoreLse(p, b, h, row, merge.lse);
       }
       if (p.o.data == nullptr) continue;
       float* o = OutputRow<float>(p, b, h, row);
@@ -259,7 +264,12 @@ class Float32 {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int d = 64 * c + column_ + i;
-          if (d < p.value_dim) o[d] = empty ? 0.0f : o_[c][r][i] / l;
+          if (d >= p.value_dim) continue;
+          const float x = empty ? 0.0f : o_[c][r][i] / l;
+          o[d] = merge.before == nullptr
+                     ? x
+                     : fmaf(merge.weight_before, merge.before[d],
+                            merge.weight * x);
         }
       }
     }

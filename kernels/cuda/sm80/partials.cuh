@@ -19,6 +19,7 @@
 #include "kernels/cuda/tile/open_tile.cuh"
 #include "kernels/cuda/tile/ptx.cuh"
 #include "kernels/cuda/tile/row.cuh"
+#include "kernels/cuda/tile/row_before.cuh"
 #include "kernels/cuda/tile/score.cuh"
 #include "kernels/cuda/tile/stagger.cuh"
 
@@ -95,6 +96,20 @@ struct RowOfLane {
   __device__ void Add(float weight, const RowOfLane& row) {
 #pragma unroll
     for (int i = 0; i < kDim / 32; ++i) of[i] = fmaf(weight, row.of[i], of[i]);
+  }
+  // Times `weight`, plus the first `dim` columns of `row` times `row_weight`.
+  __device__ void Merge(float weight, float row_weight, const float* row,
+                        int dim, int lane) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+#pragma unroll
+      for (int j = 0; j < kVector; ++j) {
+        const int column = Column(i, lane) + j;
+        if (column >= dim) continue;
+        float& x = of[kVector * i + j];
+        x = fmaf(row_weight, row[column], weight * x);
+      }
+    }
   }
   __device__ void Get(const float* row, int lane) {
 #pragma unroll
@@ -181,17 +196,28 @@ class Partials {
   uint32_t* const counter_;
 };
 
-// Stores a row of O, a / l, and its LSE, (E7), from a merged state. For all
-// lanes of a warp.
+// Stores a row r of O, a / l, and its LSE, (E7), from the state of all its
+// columns, merged with what the row has before. For all lanes of a warp.
 template <class T, int kDim>
-__device__ void StoreRow(const DeviceProblem& p, const OutputPlace& place,
-                         const RowState<kDim>& state, int lane) {
+__device__ void StoreRow(const DecodeTile& tile, int r,
+                         const OutputPlace& place, const RowState<kDim>& state,
+                         int lane) {
+  const DeviceProblem& p = *tile.block.sequence.problem;
+  RowMerge merge{LogSumExp(state.m, state.l)};
+  if (p.before != 0) {
+    merge =
+        MergeBefore(tile.block.sequence, tile.Head(r), tile.Row(r), merge.lse);
+  }
   if (place.o != nullptr) {
     const bool empty = state.l == 0.0f;
     const float weight = 1.0f / state.l;
     RowOfLane<kDim> o = state.a;
 #pragma unroll
     for (float& x : o.of) x = empty ? 0.0f : x * weight;
+    if (merge.before != nullptr) {
+      o.Merge(merge.weight, merge.weight_before, merge.before, p.value_dim,
+              lane);
+    }
     if (p.o.dtype == DType::kF32) {
       o.Put(reinterpret_cast<float*>(place.o), p.value_dim, lane);
     } else {
@@ -199,7 +225,7 @@ __device__ void StoreRow(const DeviceProblem& p, const OutputPlace& place,
     }
   }
   if (place.lse != nullptr && lane == 0) {
-    *place.lse = LogSumExp(state.m, state.l);
+    *place.lse = merge.lse;
   }
 }
 
@@ -325,8 +351,7 @@ __device__ void MergeAndStore(const DecodeTile& tile,
         MergeParts<kFew>(partials, tile.parts, own, r, lane, state);
       }
     }
-    StoreRow<typename Config::T>(*tile.block.sequence.problem, outputs[r],
-                                 state, lane);
+    StoreRow<typename Config::T>(tile, r, outputs[r], state, lane);
   }
 }
 

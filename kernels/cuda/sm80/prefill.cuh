@@ -102,6 +102,7 @@ class Prefill {
     float lse[kTiles][2];
     Finish(softmax, shared_.rule.natural_factor(shared_.plain), shared_.factor,
            shared_.valid - warp_row_, lane_, o, lse);
+    if (shared_.block.sequence.problem->before != 0) Merge(o, lse);
     Store(o, lse);
   }
 
@@ -325,6 +326,25 @@ class Prefill {
   __device__ static void Copy(const float* from, float* to) {
 #pragma unroll
     for (int e = 0; e < kTiles * kN * 4; ++e) to[e] = from[e];
+  }
+
+  // Merges O and LSE of the warp's rows that are stored with what they have
+  // before.
+  __device__ void Merge(float (&o)[kTiles][kDim / 8][4],
+                        float (&lse)[kTiles][2]) const {
+    const Sequence& sequence = shared_.block.sequence;
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int i = warp_row_ + 16 * t + lane_ / 4 + 8 * r;
+        if (i < shared_.first_stored || i >= shared_.end_stored) continue;
+        const RowMerge merge = MergeBefore(
+            sequence, shared_.head, shared_.block.first_row + i, lse[t][r]);
+        lse[t][r] = merge.lse;
+        AddWeighted(merge, r, shared_.value_dim, lane_, o[t]);
+      }
+    }
   }
 
   // Writes O and LSE of the warp's rows to memory.

@@ -38,8 +38,8 @@ class Consumer {
 
   __device__ void Run() {
     if (number_ == Config::kConsumers - 1) PassTurn();  // to consumer 0
-    O o;
     while (true) {
+      O o;
       const TileSlot& slot = WaitForSlot();
       if (slot.kind == SlotKind::kEnd) break;
       if (slot.kind == SlotKind::kDrain) {
@@ -55,7 +55,15 @@ class Consumer {
       } else if (slot.kind == SlotKind::kSlow) {
         RunSlowTile(slot, softmax, o);
       }
-      FinishTile(CloseTile(softmax, fast), o);
+      Weights weights;
+      if (IsAlone()) [[unlikely]] {
+        const int i = slot_.index();
+        weights = CloseAlone<T>(softmax, shared_.slots[i],
+                                shared_.load_slots[i], fast, row_, lane_, o);
+      } else {
+        weights = CloseTile(softmax, fast);
+      }
+      FinishTile(weights, o);
     }
     ptx::WaitForStores<true>();  // stores may still read O from shared memory
   }
@@ -140,6 +148,8 @@ class Consumer {
     WarpArrives(shared_.v_ring.empty[V(ago).index()], lane_);
   }
 
+  // Whether the tile of rows at hand ends before the next begins.
+  __device__ bool IsAlone() const { return shared_.slots[slot_.index()].alone; }
   // Once all P of the tile of rows at hand are summed up: stores LSE.
   __device__ Weights CloseTile(const OnlineSoftmax& softmax, bool fast) const {
     return Close<T>(softmax, shared_.slots[slot_.index()], fast, row_, lane_);
@@ -154,7 +164,8 @@ class Consumer {
   }
 
   // Runs the tile of rows at hand and all fast ones that follow it without a
-  // pause: the first Q·K of each starts before the last P·V of the one before.
+  // pause: the first Q·K of each starts before the last P·V of the one before,
+  // unless that one is alone.
   // The caller must close and finish the last one.
   __device__ void RunFastTiles(OnlineSoftmax& softmax, O& o) {
     S s;
@@ -180,7 +191,7 @@ class Consumer {
       Weights weights;
       if (last) [[unlikely]] {
         const TileSlot& slot = NextSlot();
-        if (slot.kind != SlotKind::kFast) break;
+        if (slot.kind != SlotKind::kFast || IsAlone()) break;
         weights = CloseTile(softmax, /*fast=*/true);
         factor = slot.factor;
         WaitForQ();

@@ -12,6 +12,7 @@
 #include "kernels/cuda/sm90/tensor_maps.h"
 #include "kernels/cuda/tile/element.cuh"
 #include "kernels/cuda/tile/row.cuh"
+#include "kernels/cuda/tile/row_before.cuh"
 
 namespace attnd::cuda::sm90 {
 
@@ -61,7 +62,7 @@ __device__ inline bool IsStored(const TileSlot& slot, int row) {
 }
 
 // Stores row `row` of the tile, which is the thread's first or second row, by
-// r. All lanes of the warp call it.
+// r, in O's type, T. All lanes of the warp call it.
 template <class T, bool kPairs, int kCount>
 __device__ void StoreAnyRow(const float (&o)[kCount], int r,
                             const TileSlot& slot, int row, int lane) {
@@ -69,12 +70,7 @@ __device__ void StoreAnyRow(const float (&o)[kCount], int r,
   if (kPairs && slot.o_aligned) {
     StorePairs(o, r, static_cast<T*>(slot.o) + row * slot.o_stride, stored,
                slot.value_dim, lane);
-  } else if (!stored || slot.o == nullptr) {
-    return;
-  } else if (slot.o_dtype == DType::kF32) {
-    StoreElements(o, r, static_cast<float*>(slot.o) + row * slot.o_stride,
-                  slot.value_dim, lane);
-  } else {
+  } else if (stored && slot.o != nullptr) {
     StoreElements(o, r, static_cast<T*>(slot.o) + row * slot.o_stride,
                   slot.value_dim, lane);
   }
@@ -98,12 +94,30 @@ struct Weights {
   float row[2] = {0.0f, 0.0f};
 };
 
-// Stores LSE, which is -inf if a row saw nothing, and returns the weights of O.
-// If a row has overflowed it marks the tile, which has to be done again. A row
-// of a type whose products may overflow counts as overflowed if it looks as if
-// it saw nothing, since all its scores may have become -inf. `row` is the
-// thread's first in the tile. `fast`: whether the slot is kFast, which callers
-// know without asking it.
+// Whether a row of the warp has overflowed, which marks the tile: it has to be
+// done again. `sum`: l of the thread's two rows. A row of a type whose products
+// may overflow counts as overflowed if it looks as if it saw nothing, since all
+// its scores may have become -inf. `row` is the thread's first in the tile.
+// `fast`: whether the slot is kFast, which callers know without asking it.
+template <class T>
+__device__ bool MarkOverflow(const OnlineSoftmax& softmax,
+                             const float (&sum)[2], TileSlot& slot, bool fast,
+                             int row, int lane) {
+  bool again = false;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const bool overflowed = softmax.Overflowed(r, sum[r], slot.factor) ||
+                            (kProductsOverflow<T> && sum[r] == 0.0f);
+    again = again || (fast && row + 8 * r < slot.valid && overflowed);
+  }
+  if (!__any_sync(0xffffffff, again)) return false;
+  if (lane == 0) slot.overflowed = true;
+  __syncwarp();  // all lanes see the mark
+  return true;
+}
+
+// Stores LSE, which is -inf if a row saw nothing, and returns the weights of O,
+// unless the tile has to be done again. Parameters: as of MarkOverflow.
 //
 // Each warp runs this and Finish once a tile, when nothing hides the latency of
 // instructions. So rows of the usual kind take as few of them as possible.
@@ -127,31 +141,65 @@ __device__ Weights Close(const OnlineSoftmax& softmax, TileSlot& slot,
     }
     return {{ptx::Reciprocal(sum[0]), ptx::Reciprocal(sum[1])}};
   }
-  bool empty[2], again = false;
-#pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const bool counts = row + 8 * r < slot.valid;
-    empty[r] = sum[r] == 0.0f || !counts;
-    const bool overflowed = softmax.Overflowed(r, sum[r], c) ||
-                            (kProductsOverflow<T> && sum[r] == 0.0f);
-    again = again || (fast && counts && overflowed);
-  }
-  if (__any_sync(0xffffffff, again)) {
-    if (lane == 0) slot.overflowed = true;
-    __syncwarp();  // all lanes see the mark
-    return {};
-  }
+  if (MarkOverflow<T>(softmax, sum, slot, fast, row, lane)) return {};
   Weights weights;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int i = row + 8 * r;
+    const bool empty = sum[r] == 0.0f || i >= slot.valid;
     if (slot.lse != nullptr && IsStored(slot, i) && lane % 4 == 0) {
       slot.lse[i] =
-          empty[r] ? -INFINITY : LogSumExp(softmax.m[r], sum[r], scale, c);
+          empty ? -INFINITY : LogSumExp(softmax.m[r], sum[r], scale, c);
     }
-    if (!empty[r]) weights.row[r] = ptx::Reciprocal(sum[r]);
+    if (!empty) weights.row[r] = ptx::Reciprocal(sum[r]);
   }
   return weights;
+}
+
+// Multiplies row r of a thread by its weight. O of a row that saw nothing,
+// which weighs 0, may be NaN.
+template <int kCount>
+__device__ void WeighRow(float weight, int r, float (&o)[kCount]) {
+#pragma unroll
+  for (int i = 2 * r; i < kCount; i += i % 2 == 0 ? 1 : 3) {
+    o[i] = weight == 0.0f ? 0.0f : o[i] * weight;
+  }
+}
+
+// Close of a tile that is alone (TileSlot): weighs O itself and merges rows
+// with what they have before, (E19) and (E20). An O of f32 is stored here, too,
+// and one of 16 bits by Finish, for which nothing is left to weigh.
+template <class T, int kCount>
+__device__ Weights CloseAlone(const OnlineSoftmax& softmax, TileSlot& slot,
+                              const LoadSlot& tile, bool fast, int row,
+                              int lane, float (&o)[kCount]) {
+  const float sum[2] = {QuadSum(softmax.l[0]), QuadSum(softmax.l[1])};
+  if (MarkOverflow<T>(softmax, sum, slot, fast, row, lane)) return {};
+  const bool is_f32 = slot.o_dtype == DType::kF32;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int i = row + 8 * r;
+    const bool empty = sum[r] == 0.0f || i >= slot.valid;
+    const float lse =
+        empty ? -INFINITY
+              : LogSumExp(softmax.m[r], sum[r], slot.rule.natural_factor(fast),
+                          slot.factor);
+    const bool stored = IsStored(slot, i);
+    RowMerge merge{lse};
+    if (stored) {
+      merge = MergeBefore(tile.sequence, tile.head, slot.first_row + i, lse);
+    }
+    WeighRow(empty ? 0.0f : ptx::Reciprocal(sum[r]) * merge.weight, r, o);
+    if (merge.before != nullptr) {
+      AddRow<16>(merge.weight_before, merge.before, r, slot.value_dim, lane, o);
+    }
+    if (slot.lse != nullptr && stored && lane % 4 == 0) slot.lse[i] = merge.lse;
+    if (is_f32 && slot.o != nullptr && stored) {
+      StoreFloats(o, r, static_cast<float*>(slot.o) + i * slot.o_stride,
+                  slot.o_aligned, slot.value_dim, lane);
+    }
+  }
+  return {{1.0f, 1.0f}};
 }
 
 // The end of (E9): multiplies O by 1 / l and stores it, 0 for rows that saw
@@ -169,15 +217,10 @@ __device__ void Finish(const Weights& weights, const TileSlot& slot,
       return;
     }
   }
-  if (slot.overflowed) return;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    // O of a row that saw nothing may be NaN.
-    const float weight = weights.row[i % 4 / 2];
-    o[i] = weight == 0.0f ? 0.0f : o[i] * weight;
-  }
+  if (slot.overflowed || slot.o_dtype == DType::kF32) return;
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
+    WeighRow(weights.row[r], r, o);
     StoreAnyRow<T, kPanels == 0>(o, r, slot, row + 8 * r, lane);
   }
 }

@@ -125,8 +125,13 @@ class Planner {
                at * (p.o.dtype == DType::kF32 ? 4 : 2);
     }
     slot.o_aligned =
-        p.o.data != nullptr && p.o.dtype != DType::kF32 &&
-        IsAligned(static_cast<const uint16_t*>(slot.o), p.o.token_stride);
+        p.o.data != nullptr &&
+        (p.o.dtype == DType::kF32
+             ? IsAligned(static_cast<const float*>(slot.o), p.o.token_stride)
+             : IsAligned(static_cast<const uint16_t*>(slot.o),
+                         p.o.token_stride));
+    slot.alone =
+        p.before != 0 || (p.o.data != nullptr && p.o.dtype == DType::kF32);
     slot.lse = nullptr;
     if (p.lse.data != nullptr) {
       slot.lse = p.lse.data + place.b * p.lse.batch_stride +

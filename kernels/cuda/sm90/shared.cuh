@@ -25,9 +25,13 @@ struct TileSlot {
   // Set by consumers, read by the planner: a score has overflowed, and the tile
   // must be done again as kSlow.
   bool overflowed;
-  bool o_aligned;  // O has 16 bits, and its rows are aligned to 16 bytes
+  bool o_aligned;  // O's rows are aligned to 16 bytes
   bool o_boxed;    // the copy engine can store all rows that O has of the tile
-  int16_t valid;   // so many rows, the first ones, may see something
+  // The tile ends before the next begins: its rows are merged with what they
+  // have before, or its O is of f32. Beside the next one's S there are no
+  // registers for either.
+  bool alone;
+  int16_t valid;  // so many rows, the first ones, may see something
   int16_t first_stored, end_stored;  // the rows to be written: [first, end)
   int16_t value_dim;
   DType o_dtype;

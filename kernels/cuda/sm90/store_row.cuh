@@ -3,10 +3,12 @@
 
 // Stores rows of accumulators to memory by the threads that hold them.
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/cuda/sm90/ptx.cuh"
 #include "kernels/cuda/tile/element.cuh"
+#include "kernels/cuda/tile/row.cuh"
 
 namespace attnd::cuda::sm90 {
 
@@ -42,6 +44,61 @@ __device__ void StoreElements(const float (&o)[kCount], int r, Out* to, int dim,
     for (int i = 0; i < 2; ++i) {
       const int column = 8 * n + 2 * (lane % 4) + i;
       if (column < dim) to[column] = FromFloat<Out>(o[4 * n + 2 * r + i]);
+    }
+  }
+}
+
+// The same of f32 outputs. Where `aligned` says that `to` is, the four lanes of
+// a row store 32 bytes in a piece, which is a whole sector of memory. To
+// exchange words, so that each lane stores 16 bytes, takes registers that the
+// kernels do not have.
+template <int kCount>
+__device__ void StoreFloats(const float (&o)[kCount], int r, float* to,
+                            bool aligned, int dim, int lane) {
+  if (!aligned) {
+    StoreElements(o, r, to, dim, lane);
+    return;
+  }
+#pragma unroll
+  for (int n = 0; n < kCount / 4; ++n) {
+    const int e = 4 * n + 2 * r, column = 8 * n + 2 * (lane % 4);
+    if (column < dim) {
+      *reinterpret_cast<float2*>(to + column) = make_float2(o[e], o[e + 1]);
+    }
+  }
+}
+
+// Adds `weight` times a row of f32 to a row of accumulators. kTogether loads
+// are on their way at once, or fewer of long rows: so many as there are
+// registers for.
+template <int kTogether, int kCount>
+__device__ void AddRow(float weight, const float* from, int r, int dim,
+                       int lane, float (&o)[kCount]) {
+  constexpr int kGroups = kCount / 4;
+  constexpr int kAtOnce = kGroups <= 16 ? std::min(kTogether, kGroups) : 4;
+  const bool aligned = IsAligned(from, 0);
+  from += 2 * (lane % 4);
+  dim -= 2 * (lane % 4);
+#pragma unroll
+  for (int first = 0; first < kGroups; first += kAtOnce) {
+    float2 x[kAtOnce];
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int column = 8 * (first + n);
+      x[n] = make_float2(0.0f, 0.0f);
+      if (column >= dim) continue;
+      if (aligned) {
+        x[n] = *reinterpret_cast<const float2*>(from + column);
+      } else {
+        x[n].x = from[column];
+        x[n].y = from[column + 1];
+      }
+    }
+#pragma unroll
+    for (int n = 0; n < kAtOnce; ++n) {
+      const int e = 4 * (first + n) + 2 * r;
+      o[e] = fmaf(weight, x[n].x, o[e]);
+      o[e + 1] = fmaf(weight, x[n].y, o[e + 1]);
     }
   }
 }

@@ -46,6 +46,9 @@ class Views {
     Inputs(args.problem, segments);
     Output(args.o, TensorBytes(args.o, p, p.q_len, p.q_heads, p.value_dim));
     Output(args.lse, RowBytes(args.lse, p));
+    const ConstTensorView& o = args.before.o;
+    Input(args.before.o, TensorBytes(o, p, p.q_len, p.q_heads, p.value_dim));
+    Input(args.before.lse, RowBytes(args.before.lse, p));
   }
 
   void ForEach(BackwardArgs& args, std::vector<KvSegment>& segments) {

@@ -1,0 +1,54 @@
+#ifndef ATTND_KERNELS_CUDA_TILE_ROW_BEFORE_CUH_
+#define ATTND_KERNELS_CUDA_TILE_ROW_BEFORE_CUH_
+
+// How a row's results are merged with those over other columns that its problem
+// has of it (ForwardArgs::before): as row_merge.h does it on a host.
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/launch/descriptor.h"
+#include "kernels/cuda/tile/sequence.h"
+
+namespace attnd::cuda {
+
+// LSE over both sets of columns. O is weight * (O over the launch's columns) +
+// weight_before * before, f32[value_dim]. Null: O is not wanted, or nothing is
+// to be added to it.
+struct RowMerge {
+  float lse;
+  float weight = 1.0f, weight_before = 0.0f;
+  const float* before = nullptr;
+};
+
+// (E19), (E20), for row `row` of q head h of the sequence, from its LSE over
+// the launch's columns. -inf: nothing was seen there, and O does not count.
+// Both exponents are at most 0.
+__device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
+                                       int64_t row, float lse) {
+  if (s.problem->before == 0) return {lse};
+  const auto& state = *At<DeviceState>(s.blob, s.problem->before);
+  const float before =
+      state.lse
+          .data[s.b * state.lse.batch_stride + h * state.lse.head_stride + row];
+  if (before == -INFINITY) return {lse};
+  RowMerge merge{before, 0.0f, 1.0f};
+  if (lse != -INFINITY) {
+    const bool more = lse >= before;
+    const float less = expf(more ? before - lse : lse - before);
+    const float sum = 1.0f + less;
+    merge.lse = (more ? lse : before) + logf(sum);
+    merge.weight = (more ? 1.0f : less) / sum;
+    merge.weight_before = (more ? less : 1.0f) / sum;
+  }
+  if (s.problem->o.data != nullptr && merge.weight_before != 0.0f) {
+    merge.before = static_cast<const float*>(state.o.data) +
+                   s.b * state.o.batch_stride + h * state.o.head_stride +
+                   row * state.o.token_stride;
+  }
+  return merge;
+}
+
+}  // namespace attnd::cuda
+
+#endif  // ATTND_KERNELS_CUDA_TILE_ROW_BEFORE_CUH_
