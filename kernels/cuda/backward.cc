@@ -14,7 +14,10 @@ absl::Status NoKernel() {
       "no kernel for backward by this algorithm on a GPU");
 }
 
-absl::Status CheckNothingBefore(absl::Span<const BackwardArgs> group) {
+// The kernels that are kept to be compared add to nothing.
+absl::Status CheckAlgorithm(absl::Span<const BackwardArgs> group,
+                            Algorithm algorithm) {
+  if (algorithm != Algorithm::kNaive) return absl::OkStatus();
   const auto adds = [](const KvSegment& s) {
     return s.dk_before || s.dv_before;
   };
@@ -22,7 +25,8 @@ absl::Status CheckNothingBefore(absl::Span<const BackwardArgs> group) {
     const absl::Span<const KvSegment> kv = args.problem.kv;
     if (args.dq_before || std::any_of(kv.begin(), kv.end(), adds)) {
       return absl::UnimplementedError(
-          "no kernel on a GPU adds to gradients that were there before");
+          "no kernel for this algorithm on a GPU adds to gradients that were "
+          "there before");
     }
   }
   return absl::OkStatus();
@@ -33,9 +37,8 @@ absl::Status CheckNothingBefore(absl::Span<const BackwardArgs> group) {
 absl::StatusOr<LaunchCounts> EnqueueBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,
     const Gpu& gpu, Workspace& workspace) {
-  if (absl::Status status = CheckNothingBefore(group); !status.ok()) {
-    return status;
-  }
+  absl::Status status = CheckAlgorithm(group, options.algorithm);
+  if (!status.ok()) return status;
   switch (options.algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:
@@ -54,9 +57,8 @@ absl::StatusOr<LaunchCounts> EnqueueBackward(
 absl::StatusOr<std::unique_ptr<Rest>> BeginBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,
     const Gpu& gpu, Workspace& workspace, const SliceOptions& slices) {
-  if (absl::Status status = CheckNothingBefore(group); !status.ok()) {
-    return status;
-  }
+  absl::Status status = CheckAlgorithm(group, options.algorithm);
+  if (!status.ok()) return status;
   switch (options.algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kFlashAttention2:

@@ -19,8 +19,9 @@
 namespace attnd::cuda {
 
 // As EnqueueForward (see forward.h); UNIMPLEMENTED where gradients are to be
-// added to what was there before. Of deterministic problems a result's bits
-// depend on its own sequence alone, whatever else runs.
+// added to what was there before by an algorithm that is kept to be compared.
+// Of deterministic problems a result's bits depend on its own sequence alone,
+// whatever else runs.
 absl::StatusOr<LaunchCounts> EnqueueBackward(
     absl::Span<const BackwardArgs> group, const GroupOptions& options,
     const Gpu& gpu, Workspace& workspace);

@@ -26,16 +26,19 @@ constexpr int64_t PaddedRows(int64_t q_len) {
 struct DeviceSegmentGradients {
   TensorView dk;  // [batch, len, kv_heads, head_dim], or null
   TensorView dv;  // [batch, len, kv_heads, value_dim], or null
+  // What they are added to, f32, or null for 0. Null where they are.
+  ConstTensorView dk_before, dv_before;
 };
 
 struct alignas(16) DeviceGradients {
-  ConstTensorView d_o;      // [batch, q_len, q_heads, value_dim], as Q
-  ConstTensorView o;        // as d_o, or f32; null: delta is given
-  ConstRowView lse;         // [batch, q_heads, q_len]
-  ConstRowView delta;       // or null
-  ConstRowView d_lse;       // or null
-  TensorView dq;            // [batch, q_len, q_heads, head_dim], or null
-  BlobOffset segments = 0;  // DeviceSegmentGradients[num_segments]
+  ConstTensorView d_o;        // [batch, q_len, q_heads, value_dim], as Q
+  ConstTensorView o;          // as d_o, or f32; null: delta is given
+  ConstRowView lse;           // [batch, q_heads, q_len]
+  ConstRowView delta;         // or null
+  ConstRowView d_lse;         // or null
+  TensorView dq;              // [batch, q_len, q_heads, head_dim], or null
+  ConstTensorView dq_before;  // what it is added to, f32, or null
+  BlobOffset segments = 0;    // DeviceSegmentGradients[num_segments]
   DqLayout dq_layout = DqLayout::kRows;
   int32_t dq_dim = 0;  // columns of the sums of dQ: head_dim rounded up
   bool deterministic = false;

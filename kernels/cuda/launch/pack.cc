@@ -69,8 +69,15 @@ BlobOffset Blob::Append(const BackwardArgs& args, DeviceGradients gradients) {
   gradients.delta = args.delta;
   gradients.d_lse = args.d_lse;
   gradients.dq = args.dq;
+  if (args.dq) gradients.dq_before = args.dq_before;
   absl::InlinedVector<DeviceSegmentGradients, 2> segments;
-  for (const KvSegment& s : args.problem.kv) segments.push_back({s.dk, s.dv});
+  for (const KvSegment& s : args.problem.kv) {
+    DeviceSegmentGradients& to = segments.emplace_back();
+    to.dk = s.dk;
+    to.dv = s.dv;
+    if (s.dk) to.dk_before = s.dk_before;
+    if (s.dv) to.dv_before = s.dv_before;
+  }
   gradients.segments = Append(absl::MakeConstSpan(segments));
   return Append(absl::MakeConstSpan(&gradients, 1));
 }

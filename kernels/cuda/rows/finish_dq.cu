@@ -105,7 +105,17 @@ __device__ void Store(const Word (&words)[4], Out* to, int count,
   }
 }
 
-// (E17), scaled and rounded: stores dQ of a warp's rows. `dq` is where row 0 of
+// Adds a row of `dim` elements to the sums that LoadSums gives a lane, the
+// first of which is of column `first`.
+__device__ void AddBefore(const float* row, int first, int dim, float4& sum) {
+  if (first < dim) sum.x += row[first];
+  if (first + 1 < dim) sum.y += row[first + 1];
+  if (first + 8 < dim) sum.z += row[first + 8];
+  if (first + 9 < dim) sum.w += row[first + 9];
+}
+
+// (E17), scaled, added to what was there before and rounded: stores dQ of a
+// warp's rows. `dq` is where row 0 of
 // the tile goes, `scratch` the launch's.
 template <DqLayout kLayout, class Out>
 __device__ void FinishRows(const RowTile& tile, const float* scratch, Out* dq) {
@@ -124,6 +134,11 @@ __device__ void FinishRows(const RowTile& tile, const float* scratch, Out* dq) {
   // Rows past the sequence's end become 0 without any sum being read.
   const int blocks = warp_row < tile.valid ? (p.head_dim + 15) / 16 : 0;
   const bool aligned = IsAligned(dq, g.dq.token_stride);
+  const float* before = nullptr;  // row 0 of the tile
+  if (const ConstTensorView& view = g.dq_before; view.data != nullptr) {
+    before = static_cast<const float*>(view.data) + tile.b * view.batch_stride +
+             tile.h * view.head_stride + tile.first_row * view.token_stride;
+  }
   // The part of the scale that the sums lack; the division is exact.
   const float factor = p.scale / DqPower(p.scale);
   for (int first = 0; first < p.head_dim;
@@ -142,18 +157,27 @@ __device__ void FinishRows(const RowTile& tile, const float* scratch, Out* dq) {
 #pragma unroll
     for (int step = 0; step < kStepsTogether; ++step) {
       typename PairWord<Out>::Type words[4];
+      const int in_tile = warp_row + step % 2 * 8 + row;
+      const int first_of_step = first + step / 2 * kStepColumns;
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
         float4& sum = x[step][n];
         const auto scaled = [&](float s) {
           return sees[step % 2] ? s * factor : 0.0f;
         };
-        words[2 * n] = MakePair<Out>(scaled(sum.x), scaled(sum.y));
-        words[2 * n + 1] = MakePair<Out>(scaled(sum.z), scaled(sum.w));
+        sum = make_float4(scaled(sum.x), scaled(sum.y), scaled(sum.z),
+                          scaled(sum.w));
+        if (before != nullptr && in_tile < end) {
+          AddBefore(before + in_tile * g.dq_before.token_stride,
+                    first_of_step + 16 * n + 2 * quad, p.head_dim, sum);
+        }
+        words[2 * n] = MakePair<Out>(sum.x, sum.y);
+        words[2 * n + 1] = MakePair<Out>(sum.z, sum.w);
       }
+      // Until here a step's elements are read, and after this they are stored,
+      // so that `before` may be dQ's own memory.
       Transpose(words);
-      const int column = first + step / 2 * kStepColumns + 8 * quad;
-      const int in_tile = warp_row + step % 2 * 8 + row;
+      const int column = first_of_step + 8 * quad;
       if (in_tile < end) {
         Store(words, dq + in_tile * g.dq.token_stride + column,
               p.head_dim - column, aligned);

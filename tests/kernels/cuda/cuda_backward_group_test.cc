@@ -124,8 +124,9 @@ TEST_F(CudaBackwardGroupTest, MemoryDoesNotGrowWithTheScores) {
                 static_cast<long long>(len), static_cast<long long>(bytes),
                 static_cast<long long>(promised));
     EXPECT_LE(bytes, promised + kOthers);
-    // The sums, some words a row, and whole lines.
-    EXPECT_LE(promised, 2 * len * (64 + 5) * 4 + 1024);
+    // The sums, some words a row, what is said of each block of columns, and
+    // whole lines.
+    EXPECT_LE(promised, 2 * len * ((64 + 5) * 4 + 1) + 1024);
   }
 }
 

@@ -59,10 +59,16 @@ class Views {
     for (ConstRowView* rows : {&args.lse, &args.delta, &args.d_lse}) {
       Input(*rows, RowBytes(*rows, p));
     }
-    Output(args.dq, TensorBytes(args.dq, p, p.q_len, p.q_heads, p.head_dim));
+    Gradient(args.dq, args.dq_before, [&](const auto& view) {
+      return TensorBytes(view, p, p.q_len, p.q_heads, p.head_dim);
+    });
     for (KvSegment& s : segments) {
-      Output(s.dk, TensorBytes(s.dk, p, s.len, p.kv_heads, p.head_dim));
-      Output(s.dv, TensorBytes(s.dv, p, s.len, p.kv_heads, p.value_dim));
+      Gradient(s.dk, s.dk_before, [&](const auto& view) {
+        return TensorBytes(view, p, s.len, p.kv_heads, p.head_dim);
+      });
+      Gradient(s.dv, s.dv_before, [&](const auto& view) {
+        return TensorBytes(view, p, s.len, p.kv_heads, p.value_dim);
+      });
     }
   }
 
@@ -74,6 +80,18 @@ class Views {
   template <class View>
   void Output(View& view, int64_t bytes) {
     if (view) visit_(view.data, bytes, true);
+  }
+  // `before` may be the output's own memory, and stays so.
+  template <class Bytes>
+  void Gradient(TensorView& view, ConstTensorView& before, const Bytes& bytes) {
+    if (!view) return;  // nothing reads what was there before it
+    const bool in_place = before && before.data == view.data;
+    Output(view, bytes(view));
+    if (in_place) {
+      before.data = view.data;
+    } else {
+      Input(before, bytes(before));
+    }
   }
 
   void Inputs(Problem& p, std::vector<KvSegment>& segments) {

@@ -68,9 +68,11 @@ class Backward {
     const ColumnPart at = {shared_.block, column_, part_ * Config::kWarpDims,
                            staging, lane_};
     Finish(at, 1.0f, dv);
+    AddBefore(at, shared_.gradients.dv_before, p.value_dim, dv);
     Store<T>(at, dv, shared_.gradients.dv, p.value_dim);
     __syncwarp();  // all lanes have read dV from the staging memory
     Finish(at, p.scale, dk);
+    AddBefore(at, shared_.gradients.dk_before, p.head_dim, dk);
     Store<T>(at, dk, shared_.gradients.dk, p.head_dim);
   }
 

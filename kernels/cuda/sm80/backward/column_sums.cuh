@@ -43,6 +43,33 @@ __device__ void Finish(const ColumnPart& at, float factor,
   }
 }
 
+// Adds what `before` has of the columns that are stored, if it has data: the
+// elements that the lane holds, so that it may be the memory of the sums' own
+// tensor where that is of f32. `dim` is how many dims it has.
+template <int kTiles, int kDimTiles>
+__device__ void AddBefore(const ColumnPart& at, const ConstTensorView& before,
+                          int dim, float (&sums)[kTiles][kDimTiles][4]) {
+  if (before.data == nullptr) return;
+  const float* const from = ColumnRows<float>(before, at.block) + at.dim;
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int column = at.column + 16 * t + 8 * r + at.lane / 4;
+      if (column >= at.block.stored) continue;
+      const float* const row = from + column * before.token_stride;
+#pragma unroll
+      for (int d = 0; d < kDimTiles; ++d) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          const int place = 8 * d + 2 * (at.lane % 4) + i;
+          if (at.dim + place < dim) sums[t][d][2 * r + i] += row[place];
+        }
+      }
+    }
+  }
+}
+
 // Stores the sums, if `view` has data, rounded to its type: T or f32. `dim` is
 // how many dims the view has.
 template <class T, int kTiles, int kDimTiles>

@@ -99,8 +99,8 @@ class BackwardFloat32 {
     const auto& out = At<DeviceSegmentGradients>(
         BlobOf(params), gradients.segments)[shared_.block.segment];
     const DeviceProblem& p = *tile.problem;
-    Store(dk_, p.scale, out.dk, p.head_dim);
-    Store(dv_, 1.0f, out.dv, p.value_dim);
+    Store(dk_, p.scale, out.dk, out.dk_before, p.head_dim);
+    Store(dv_, 1.0f, out.dv, out.dv_before, p.value_dim);
   }
 
  private:
@@ -306,7 +306,8 @@ class BackwardFloat32 {
   // Stores dK or dV, the sums times `factor`, if `view` has data. Columns of
   // the segment beyond the sequence's length get zeros.
   __device__ void Store(const Square (&sums)[kAcross], float factor,
-                        const TensorView& view, int dim) const {
+                        const TensorView& view, const ConstTensorView& before,
+                        int dim) const {
     if (view.data == nullptr) return;
     const ColumnBlock& block = shared_.block;
 #pragma unroll
@@ -314,13 +315,18 @@ class BackwardFloat32 {
       const int column = down_ + r;
       if (column >= block.stored) continue;
       float* to = ColumnRows<float>(view, block) + column * view.token_stride;
+      const float* from =
+          before.data != nullptr
+              ? ColumnRows<float>(before, block) + column * before.token_stride
+              : nullptr;
 #pragma unroll
       for (int c = 0; c < kAcross; ++c) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int d = 64 * c + across_ + i;
-          if (d < dim)
-            to[d] = column < block.valid ? sums[c][r][i] * factor : 0;
+          if (d >= dim) continue;
+          const float x = column < block.valid ? sums[c][r][i] * factor : 0;
+          to[d] = from == nullptr ? x : from[d] + x;
         }
       }
     }

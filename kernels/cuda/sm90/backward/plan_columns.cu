@@ -65,6 +65,8 @@ __device__ void PutTensors(const DeviceProblem& p, const DeviceGradients& g,
   block.v = from.v;
   block.d_k = gradients.dk;
   block.d_v = gradients.dv;
+  block.d_k_before = gradients.dk_before;
+  block.d_v_before = gradients.dv_before;
   block.head_dim = p.head_dim;
   block.value_dim = p.value_dim;
 }

@@ -28,7 +28,8 @@ struct alignas(16) ColumnBlock {
   ConstTensorView q, d_o;  // [batch, q_len, q_heads, head_dim / value_dim]
   ConstTensorView k, v;    // [batch, len, kv_heads, head_dim / value_dim]
   TensorView d_k, d_v;     // as k and v, or null
-  RowIntervals intervals;  // what rows see of the segment
+  ConstTensorView d_k_before, d_v_before;  // what they are added to, or null
+  RowIntervals intervals;                  // what rows see of the segment
   // The launch's scratch, see DeviceGradients. Heads are those of all
   // sequences, first_padded_head of them before this one's.
   const float *lse, *delta, *natural_lse;  // [heads, padded_rows]
