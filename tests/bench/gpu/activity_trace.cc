@@ -4,8 +4,9 @@
 //   CUDA_INJECTION64_PATH  where this library is
 //   ATTND_TRACE            the file; gpu_activity.csv unless set
 //
-// One line for each copy and kernel: kind (h2d, d2h, copy, kernel), device,
-// stream, start and end in nanoseconds, bytes, name. A server may end without
+// One line for each copy and kernel: kind (h2d, d2h, copy, peer, kernel),
+// device, which is the one that reads where two are, stream, start and end in
+// nanoseconds, bytes, name. A server may end without
 // running exit handlers, so lines are written ten times a second.
 
 #include <cupti.h>
@@ -66,6 +67,13 @@ void Write(const CUpti_ActivityMemcpy6& copy) {
                static_cast<unsigned long long>(copy.bytes));
 }
 
+void Write(const CUpti_ActivityMemcpyPtoP4& copy) {
+  std::fprintf(trace, "peer,%u,%u,%llu,%llu,%llu,\n", copy.dstDeviceId,
+               copy.streamId, static_cast<unsigned long long>(copy.start),
+               static_cast<unsigned long long>(copy.end),
+               static_cast<unsigned long long>(copy.bytes));
+}
+
 void Write(const CUpti_ActivityKernel10& kernel) {
   std::fprintf(trace, "kernel,%u,%u,%llu,%llu,0,%s\n", kernel.deviceId,
                kernel.streamId, static_cast<unsigned long long>(kernel.start),
@@ -77,6 +85,9 @@ void Write(const CUpti_Activity* activity) {
   switch (activity->kind) {
     case CUPTI_ACTIVITY_KIND_MEMCPY:
       return Write(*reinterpret_cast<const CUpti_ActivityMemcpy6*>(activity));
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      return Write(
+          *reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(activity));
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
       return Write(*reinterpret_cast<const CUpti_ActivityKernel10*>(activity));
     default:
@@ -125,6 +136,7 @@ extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
   Check(cuptiActivityRegisterCallbacks(BufferRequested, BufferCompleted),
         "callbacks");
   Check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMCPY), "copies");
+  Check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMCPY2), "copies of peers");
   Check(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), "kernels");
   std::atexit([] { cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED); });
   std::thread(FlushForever).detach();

@@ -21,7 +21,7 @@ import collections
 import csv
 import sys
 
-KINDS = ('h2d', 'd2h', 'copy', 'kernel')
+KINDS = ('h2d', 'd2h', 'copy', 'peer', 'kernel')
 
 
 def union(intervals):

@@ -70,13 +70,14 @@ class RecorderTest(unittest.TestCase):
                 for step in (0, 1):
                     begin = start + 1_000_000 * step + 1000 * device
                     lines.append(f'kernel,{device},7,{begin},{begin + 900_000},0,ForwardKernel<1>')
-                lines.append(f'copy,{device},9,{start - 1000},{start + 500_000},64,')
+                lines.append(f'peer,{device},9,{start + 2000},{start + 500_000},64,')
+                lines.append(f'copy,{device},9,{start - 500_000},{start - 1000},64,')
             lines.append(f'kernel,0,7,{start - 9_000_000},{start - 8_000_000},0,Fill')
         lines.append('kernel,0,7,1')  # cut off
         spans = gpu.last_run(lines)
         self.assertEqual(len(spans), 6)
         self.assertEqual(spans[0][2], 0)
-        self.assertEqual(max(span[3] for span in spans), 1.902)
+        self.assertEqual(max(span[3] for span in spans), 1.901)
         for ms in gpu.busy(spans).values():
             self.assertAlmostEqual(ms, 1.8)
         self.assertEqual(gpu.last_run(lines[:1]), [])

@@ -144,38 +144,20 @@ def bisect(holds, low, high, within=64):
 COMPUTES = ('ForwardKernel', 'PrefillKernel', 'DecodeKernel', 'BackwardKernel')
 
 
-SHORT_NS = 20_000  # pauses that are no longer do not differ
-
-
-def last_begin(spans):
-    """When the last of several runs began, of [(begin, end)] of all devices' kernels, in order.
-    Between runs memory is filled anew and nothing computes: sorted, pauses fall most steeply from
-    those between runs to those within."""
-    pauses, ended = [], spans[0][1]
-    for begin, end in spans[1:]:
-        pauses.append((max(begin - ended, SHORT_NS), begin))
-        ended = max(ended, end)
-    lengths = sorted((pause for pause, _ in pauses), reverse=True)
-    falls = [(long / short, short) for long, short in zip(lengths, lengths[1:])]
-    least = max(falls, default=(0, 0))[1]
-    return max((begin for pause, begin in pauses if pause > least), default=spans[0][0])
-
-
 def last_run(lines):
-    """[device, 'kernel' or 'copy', begin, end] in milliseconds of the last run in a trace of
-    activity_trace.cc."""
+    """[device, 'kernel' or 'copy', begin, end] in milliseconds of the last of several runs in a
+    trace of activity_trace.cc. Before each run memory is filled anew, by copies within a device;
+    the run itself copies between devices alone."""
     rows = [row for row in csv.DictReader(lines) if None not in row.values()]
     spans = [(int(row['device']), row['kind'], int(row['start_ns']), int(row['end_ns']))
-             for row in rows if row['kind'] == 'copy' or row['kind'] == 'kernel' and any(
+             for row in rows if row['kind'] in ('copy', 'peer') or row['kind'] == 'kernel' and any(
                  word in row['name'] for word in COMPUTES)]
-    kernels = sorted((begin, end) for _, kind, begin, end in spans if kind == 'kernel')
-    if not kernels:
-        return []
-    start = last_begin(kernels)
-    # Copies that the first kernels did not wait for may have begun before them.
-    of_run = sorted((span for span in spans if span[3] > start), key=lambda span: span[2])
-    first = of_run[0][2]
-    return [[device, kind, round((begin - first) / 1e6, 4), round((end - first) / 1e6, 4)]
+    last = max((end for _, kind, _, end in spans if kind == 'kernel'), default=0)
+    start = max((end for _, kind, _, end in spans if kind == 'copy' and end < last), default=0)
+    of_run = sorted((span for span in spans if span[1] != 'copy' and start <= span[2] < last),
+                    key=lambda span: span[2])
+    return [[device, 'kernel' if kind == 'kernel' else 'copy',
+             round((begin - of_run[0][2]) / 1e6, 4), round((end - of_run[0][2]) / 1e6, 4)]
             for device, kind, begin, end in of_run]
 
 
