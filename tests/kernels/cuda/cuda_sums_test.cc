@@ -2,59 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "kernels/cuda/cuda_member.h"
-#include "kernels/cuda/device/gpu.h"
 #include "kernels/dtype.h"
+#include "tests/kernels/cuda/one_member.h"
 
 namespace attnd::cuda {
 namespace {
 
-using Queue = MemberStream::Queue;
-using Bytes = std::vector<std::byte>;
+using Bytes = OneMemberTest::Bytes;
 
-class CudaSumsTest : public ::testing::Test {
+class CudaSumsTest : public OneMemberTest {
  protected:
-  void SetUp() override {
-    const auto usable = UsableDevices();
-    if (!usable.ok()) GTEST_SKIP() << "no GPU here: " << usable.status();
-    if (usable->empty()) GTEST_SKIP() << "no GPU that is recent enough here";
-    const int device = usable->front();
-    member_ = CudaMember::Create(device, DescribeGpu(device).value()).value();
-  }
-
-  std::byte* OnDevice(const Bytes& host) {
-    const auto bytes = static_cast<int64_t>(host.size());
-    std::byte* memory = member_->Allocate(bytes).value();
-    EXPECT_TRUE(
-        member_->Upload({.from = host.data(), .to = memory, .row_bytes = bytes})
-            .ok());
-    return memory;
-  }
-  // Kernels come after all that was uploaded, and before what is fetched.
-  void BeforeKernels() {
-    ASSERT_TRUE(member_->Record(Queue::kUpload, 0).ok());
-    ASSERT_TRUE(member_->Await(Queue::kCompute, *member_, 0).ok());
-  }
-  Bytes Fetch(const std::byte* memory, size_t bytes) {
-    Bytes host(bytes);
-    EXPECT_TRUE(member_->Record(Queue::kCompute, 1).ok());
-    EXPECT_TRUE(member_->Await(Queue::kDownload, *member_, 1).ok());
-    EXPECT_TRUE(member_
-                    ->Download({.from = memory,
-                                .to = host.data(),
-                                .row_bytes = static_cast<int64_t>(bytes)})
-                    .ok());
-    EXPECT_TRUE(member_->Wait().ok());
-    member_->Reset();
-    return host;
-  }
-
   int64_t Below(int64_t n) {
     return static_cast<int64_t>(random_() % static_cast<uint64_t>(n));
   }
@@ -69,7 +31,6 @@ class CudaSumsTest : public ::testing::Test {
   }
 
   std::mt19937_64 random_{11};
-  std::unique_ptr<CudaMember> member_;
 };
 
 // Half of the last place of a value of such a type.
