@@ -1,8 +1,7 @@
 #ifndef ATTND_KERNELS_ROW_MERGE_H_
 #define ATTND_KERNELS_ROW_MERGE_H_
 
-// How a row's results over some columns and those over others before it are put
-// together.
+// How a row's results over several sets of columns are put together.
 
 #include <cmath>
 #include <limits>
@@ -27,6 +26,30 @@ inline RowMerge MergeRow(float lse, float before) {
   return {(more ? lse : before) + std::log(sum), (more ? 1 : less) / sum,
           (more ? less : 1) / sum};
 }
+
+// The same of any number of results, by the same formula: what MergeRow takes
+// from the larger LSE this takes from the largest of all, whose share of the
+// sum is 1 likewise, so that no exponent is above 0. Each result is seen first,
+// then each is added, in an order on which bits depend, then each is weighed.
+// Of what has seen nothing none need be added, and none may be weighed.
+class RowMerger {
+ public:
+  static constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+  void See(float lse) { most_ = lse > most_ ? lse : most_; }
+  void Add(float lse) {
+    if (lse != kNothing) sum_ += Share(lse);
+  }
+  // -inf if nothing was seen by any.
+  float lse() const { return sum_ == 0 ? kNothing : most_ + std::log(sum_); }
+  // What O counts for of which this is the LSE.
+  float Weight(float lse) const { return Share(lse) / sum_; }
+
+ private:
+  float Share(float lse) const { return std::exp(lse - most_); }
+
+  float most_ = kNothing, sum_ = 0;
+};
 
 }  // namespace attnd
 

@@ -189,6 +189,12 @@ absl::Status CudaMember::Dot(const RowDots& dots) {
   });
 }
 
+absl::Status CudaMember::Merge(const RowMerges& merges) {
+  return Compute(kRowsLane, [&](ComputeLane&, cudaStream_t stream) {
+    return EnqueueMerge(merges, stream);
+  });
+}
+
 absl::Status CudaMember::Record(Queue queue, int point) {
   absl::Status status = UseDevice(device_);
   if (!status.ok()) return Broken(std::move(status));

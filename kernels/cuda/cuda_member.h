@@ -52,6 +52,7 @@ class CudaMember : public MemberStream {
                         const GroupOptions& options) override;
   absl::Status Sum(const BlockSum& sum) override;
   absl::Status Dot(const RowDots& dots) override;
+  absl::Status Merge(const RowMerges& merges) override;
   absl::Status Record(Queue queue, int point) override;
   absl::Status Await(Queue queue, MemberStream& of, int point) override;
   bool Reaches(MemberStream& peer) override;
@@ -72,7 +73,7 @@ class CudaMember : public MemberStream {
     SlicedRun run;  // refers to the workspace
     SpanClock clock;
   };
-  // For sums and dots, and then for groups, which take turns.
+  // For sums, dots and merges, and then for groups, which take turns.
   static constexpr int kRowsLane = 0, kLanes = 4;
 
   MemberQueue& At(Queue queue);

@@ -1,13 +1,43 @@
 #include "kernels/team/host_member.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "base/clock.h"
 #include "kernels/dtype.h"
+#include "kernels/row_merge.h"
 
 namespace attnd {
 namespace {
+
+// (E19), (E20) of one row of one head.
+void MergeRow(const RowMerges& merges, int64_t row, int64_t head) {
+  const auto lse = [&](const RowState& term) {
+    return term.lse.data[head * term.lse.head_stride + row];
+  };
+  RowMerger merger;
+  for (const RowState& term : merges.terms) merger.See(lse(term));
+  for (const RowState& term : merges.terms) merger.Add(lse(term));
+  if (merges.lse) {
+    merges.lse.data[head * merges.lse.head_stride + row] = merger.lse();
+  }
+  if (!merges.o) return;
+  float o[kMaxHeadDim];
+  std::fill_n(o, merges.dim, 0.0f);
+  for (const RowState& term : merges.terms) {
+    if (lse(term) == RowMerger::kNothing) continue;
+    const float weight = merger.Weight(lse(term));
+    const float* from = static_cast<const float*>(term.o.data) +
+                        row * term.o.token_stride + head * term.o.head_stride;
+    for (int64_t d = 0; d < merges.dim; ++d) o[d] += weight * from[d];
+  }
+  const int64_t to = row * merges.o.token_stride + head * merges.o.head_stride;
+  for (int64_t d = 0; d < merges.dim; ++d) {
+    StoreElement(merges.o.data, merges.o.dtype, to + d, o[d]);
+  }
+}
 
 class HostMember : public MemberStream {
  public:
@@ -65,6 +95,15 @@ class HostMember : public MemberStream {
           sum += at(dots.a, row, head, d) * at(dots.b, row, head, d);
         }
         dots.to.data[head * dots.to.head_stride + row] = sum;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Merge(const RowMerges& merges) override {
+    for (int64_t head = 0; head < merges.heads; ++head) {
+      for (int64_t row = 0; row < merges.rows; ++row) {
+        MergeRow(merges, row, head);
       }
     }
     return absl::OkStatus();

@@ -62,6 +62,18 @@ struct RowDots {
   int64_t rows = 0, heads = 0, dim = 0;
 };
 
+// Results of one sequence's rows over several sets of columns, put together by
+// (E19) and (E20) in this order, and rounded once. Rows that have seen nothing
+// in any of them, and all rows where there are none, get O = 0 and LSE = -inf.
+struct RowMerges {
+  // A device may refuse a merge of more terms.
+  static constexpr int kMostTerms = 64;
+  absl::Span<const RowState> terms;  // of this device
+  TensorView o;                      // [1, rows, heads, dim], or null
+  RowView lse;                       // [1, heads, rows], or null
+  int64_t rows = 0, heads = 0, dim = 0;
+};
+
 // Used by one thread at a time, but Record of one and Await of another, which
 // refers to it, may run side by side. All streams of a team are of one kind of
 // backend. An error: the device is broken, but for RESOURCE_EXHAUSTED from
@@ -93,7 +105,7 @@ class MemberStream {
   }
   // To such host memory. Queue::kDownload.
   virtual absl::Status Download(const BlockCopy& copy) = 0;
-  // Queue::kCompute, as the three after it. Problems as for a Stream's, in this
+  // Queue::kCompute, as the four after it. Problems as for a Stream's, in this
   // device's memory. May wait for what came before in order to enqueue a long
   // group slice by slice.
   virtual absl::Status Forward(absl::Span<const ForwardArgs> group,
@@ -102,6 +114,7 @@ class MemberStream {
                                 const GroupOptions& options) = 0;
   virtual absl::Status Sum(const BlockSum& sum) = 0;
   virtual absl::Status Dot(const RowDots& dots) = 0;
+  virtual absl::Status Merge(const RowMerges& merges) = 0;
 
   // Point `point` (>= 0, each once until Reset) of this stream is where `queue`
   // stands now: behind all that was put into it, and all that it awaits.

@@ -41,6 +41,26 @@ struct DotParams {
 // At least one row.
 cudaError_t LaunchDot(const DotParams& params, cudaStream_t stream);
 
+// O and LSE of rows over several sets of columns.
+struct MergeParams {
+  static constexpr int kMostTerms = 64;
+  struct Term {
+    const float* o = nullptr;  // [rows, heads, dim], if p.o is there
+    int64_t token_stride = 0, head_stride = 0;
+    const float* lse = nullptr;  // [heads, rows]
+    int64_t lse_head_stride = 0;
+  };
+  Term terms[kMostTerms];
+  int num_terms = 0;
+  TensorView o;  // [1, rows, heads, dim], or null
+  RowView lse;   // [1, heads, rows], or null
+  int64_t rows = 0, heads = 0;
+  int dim = 0;  // 1..kMaxHeadDim
+};
+// At least one row. `aligned`: rows of all O begin at multiples of 16 bytes.
+cudaError_t LaunchMerge(const MergeParams& params, bool aligned,
+                        cudaStream_t stream);
+
 }  // namespace attnd::cuda
 
 #endif  // ATTND_KERNELS_CUDA_TEAM_SUM_KERNELS_H_

@@ -16,7 +16,8 @@ bool IsAligned(const void* data, DType dtype, int64_t stride) {
          stride * SizeOf(dtype) % 16 == 0;
 }
 
-bool IsAligned(const ConstTensorView& t) {
+template <class Void>
+bool IsAligned(const BasicTensorView<Void>& t) {
   return IsAligned(t.data, t.dtype, t.token_stride) &&
          IsAligned(t.data, t.dtype, t.head_stride);
 }
@@ -71,6 +72,32 @@ absl::Status EnqueueDot(const RowDots& dots, cudaStream_t stream) {
                          .a_aligned = IsAligned(dots.a),
                          .b_aligned = IsAligned(dots.b)};
   return Broken(ToStatus(LaunchDot(params, stream), "dots"));
+}
+
+absl::Status EnqueueMerge(const RowMerges& merges, cudaStream_t stream) {
+  if (merges.rows == 0 || merges.heads == 0) return absl::OkStatus();
+  static_assert(MergeParams::kMostTerms == RowMerges::kMostTerms);
+  if (merges.terms.size() > MergeParams::kMostTerms || merges.dim < 1 ||
+      merges.dim > kMaxHeadDim) {
+    return absl::InternalError("a merge of such rows has no kernel");
+  }
+  MergeParams params;
+  bool aligned = IsAligned(merges.o);
+  for (const RowState& term : merges.terms) {
+    if (merges.o && term.o.dtype != DType::kF32) {
+      return absl::InternalError("only f32 can be merged");
+    }
+    params.terms[params.num_terms++] = {static_cast<const float*>(term.o.data),
+                                        term.o.token_stride, term.o.head_stride,
+                                        term.lse.data, term.lse.head_stride};
+    aligned = aligned && IsAligned(term.o);
+  }
+  params.o = merges.o;
+  params.lse = merges.lse;
+  params.rows = merges.rows;
+  params.heads = merges.heads;
+  params.dim = static_cast<int>(merges.dim);
+  return Broken(ToStatus(LaunchMerge(params, aligned, stream), "merge"));
 }
 
 }  // namespace attnd::cuda

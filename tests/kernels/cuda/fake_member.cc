@@ -4,6 +4,8 @@
 
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/forward.h"
+#include "kernels/dtype.h"
+#include "kernels/row_merge.h"
 #include "tests/kernels/cuda/fake_runtime.h"
 
 namespace attnd {
@@ -43,6 +45,27 @@ class FakeRest : public Rest {
   int enqueued_ = 0;
 };
 
+void FakeMerge(const MergeParams& p, int64_t row, int64_t head) {
+  RowMerger merger;
+  const auto lse = [&](int term) {
+    return p.terms[term].lse[head * p.terms[term].lse_head_stride + row];
+  };
+  for (int t = 0; t < p.num_terms; ++t) merger.See(lse(t));
+  for (int t = 0; t < p.num_terms; ++t) merger.Add(lse(t));
+  if (p.lse) p.lse.data[head * p.lse.head_stride + row] = merger.lse();
+  for (int d = 0; p.o && d < p.dim; ++d) {
+    float sum = 0;
+    for (int t = 0; t < p.num_terms; ++t) {
+      if (lse(t) == RowMerger::kNothing) continue;
+      const MergeParams::Term& term = p.terms[t];
+      sum += merger.Weight(lse(t)) *
+             term.o[row * term.token_stride + head * term.head_stride + d];
+    }
+    StoreElement(p.o.data, p.o.dtype,
+                 row * p.o.token_stride + head * p.o.head_stride + d, sum);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Rest>> BeginForward(
@@ -77,6 +100,18 @@ cudaError_t LaunchSum(const SumParams& params, DType, bool aligned,
 }
 
 cudaError_t LaunchDot(const DotParams&, cudaStream_t) { return cudaSuccess; }
+
+cudaError_t LaunchMerge(const MergeParams& params, bool aligned,
+                        cudaStream_t stream) {
+  TheFakeKernels().last_merge = params;
+  TheFakeKernels().last_aligned = aligned;
+  testing::EnqueueFake(stream, [p = params] {
+    for (int64_t head = 0; head < p.heads; ++head) {
+      for (int64_t row = 0; row < p.rows; ++row) FakeMerge(p, row, head);
+    }
+  });
+  return cudaSuccess;
+}
 
 }  // namespace cuda
 }  // namespace attnd

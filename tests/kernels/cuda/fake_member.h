@@ -24,8 +24,9 @@ struct FakeKernels {
   int slices = 1;          // in how many they are enqueued
   bool faults = false;     // whether they break the device
   int slices_over = 0;
-  // Of the last sum that was launched.
+  // Of the last sum that was launched, and of the last merge.
   cuda::SumParams last_sum = {};
+  cuda::MergeParams last_merge = {};
   bool last_aligned = false;
 };
 FakeKernels& TheFakeKernels();

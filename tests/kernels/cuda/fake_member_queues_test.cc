@@ -228,5 +228,46 @@ TEST_F(FakeMemberTest, SumsOfTooManyTermsAreRefused) {
           .ok());
 }
 
+TEST_F(FakeMemberTest, MergesSayWhetherAllRowsAreAligned) {
+  CudaMember& member = *members_[0];
+  auto* memory = reinterpret_cast<float*>(member.Allocate(40'000).value());
+  RowState terms[2];
+  for (int t = 0; t < 2; ++t) {
+    terms[t].o = {memory + 1000 * t, DType::kF32, 0, 80, 8};
+    terms[t].lse = {memory + 2000 + 100 * t, 0, 5};
+  }
+  RowMerges merges;
+  merges.terms = terms;
+  merges.o = {memory + 3000, DType::kF32, 0, 8, 80};
+  merges.lse = {memory + 4000, 0, 5};
+  merges.rows = 5;
+  merges.heads = 10;
+  merges.dim = 7;
+  ASSERT_TRUE(member.Merge(merges).ok());
+  const MergeParams& last = kernels_.last_merge;
+  EXPECT_EQ(last.num_terms, 2);
+  EXPECT_EQ(last.terms[1].o, memory + 1000);
+  EXPECT_EQ(last.terms[1].lse, memory + 2100);
+  EXPECT_EQ(last.rows * last.heads, 50);
+  EXPECT_EQ(last.dim, 7);
+  EXPECT_TRUE(kernels_.last_aligned);
+  terms[1].o.token_stride = 81;
+  ASSERT_TRUE(member.Merge(merges).ok());
+  EXPECT_FALSE(kernels_.last_aligned);
+  terms[1].o.token_stride = 80;
+  merges.o.dtype = DType::kBF16;  // rows of 20 bytes
+  merges.o.token_stride = 10;
+  ASSERT_TRUE(member.Merge(merges).ok());
+  EXPECT_FALSE(kernels_.last_aligned);
+  merges.o.token_stride = 16;
+  ASSERT_TRUE(member.Merge(merges).ok());
+  EXPECT_TRUE(kernels_.last_aligned);
+  // LSE alone has no rows to be aligned.
+  merges.o = {};
+  terms[0].o = terms[1].o = {};
+  ASSERT_TRUE(member.Merge(merges).ok());
+  ASSERT_TRUE(member.Wait().ok());
+}
+
 }  // namespace
 }  // namespace attnd::cuda

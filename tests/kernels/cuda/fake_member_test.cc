@@ -221,6 +221,7 @@ TEST_F(FakeMemberTest, AFaultIsInternalEverywhereFromThenOn) {
   EXPECT_EQ(member.Forward({}, {}).code(), absl::StatusCode::kInternal);
   EXPECT_EQ(member.Backward({}, {}).code(), absl::StatusCode::kInternal);
   EXPECT_EQ(member.Sum({}).code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(member.Merge({}).code(), absl::StatusCode::kInternal);
   EXPECT_EQ(member.Record(Queue::kPull, 0).code(), absl::StatusCode::kInternal);
   member.Reset();
   EXPECT_FALSE(CudaMember::Create(0, Gpu()).ok());

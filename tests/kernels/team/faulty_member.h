@@ -120,6 +120,9 @@ class FaultyStream : public MemberStream {
   absl::Status Dot(const RowDots& dots) override {
     return Guarded([&] { return stream_->Dot(dots); });
   }
+  absl::Status Merge(const RowMerges& merges) override {
+    return Guarded([&] { return stream_->Merge(merges); });
+  }
   absl::Status Record(Queue queue, int point) override {
     return Guarded([&] { return stream_->Record(queue, point); });
   }

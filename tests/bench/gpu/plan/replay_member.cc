@@ -147,6 +147,9 @@ absl::Status ReplayMember::Backward(absl::Span<const BackwardArgs> group,
 
 absl::Status ReplayMember::Sum(const BlockSum& sum) { return work_->Sum(sum); }
 absl::Status ReplayMember::Dot(const RowDots& dots) { return work_->Dot(dots); }
+absl::Status ReplayMember::Merge(const RowMerges& merges) {
+  return work_->Merge(merges);
+}
 
 absl::Status ReplayMember::Record(Queue queue, int point) {
   return work_->Record(queue, point);

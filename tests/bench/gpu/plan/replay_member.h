@@ -52,6 +52,7 @@ class ReplayMember : public MemberStream {
                         const GroupOptions& options) override;
   absl::Status Sum(const BlockSum& sum) override;
   absl::Status Dot(const RowDots& dots) override;
+  absl::Status Merge(const RowMerges& merges) override;
   absl::Status Record(Queue queue, int point) override;
   absl::Status Await(Queue queue, MemberStream& of, int point) override;
   bool Reaches(MemberStream& peer) override;
