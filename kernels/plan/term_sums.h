@@ -9,14 +9,9 @@
 #include "absl/types/span.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/plan_builder.h"
+#include "kernels/plan/term_fetch.h"
 
 namespace attnd::plan {
-
-// Some tokens of a gradient, in f32, on any device.
-struct Term {
-  int buffer = 0;
-  int step = 0;  // which writes it
-};
 
 struct Total {
   int buffer = 0;  // the result's
