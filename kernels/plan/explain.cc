@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -59,6 +60,13 @@ class Explainer {
   }
   std::string operator()(const Sum& step) const {
     return absl::StrCat("sum ", Of(step.to, step.slice), " of ",
+                        step.terms.size());
+  }
+  std::string operator()(const Merge& step) const {
+    std::vector<std::string> to;
+    if (step.o.has_value()) to.push_back(Of(*step.o, step.slice));
+    if (step.lse.has_value()) to.push_back(Of(*step.lse, step.slice));
+    return absl::StrCat("merge ", absl::StrJoin(to, ", "), " of ",
                         step.terms.size());
   }
   std::string operator()(const Compute& step) const {

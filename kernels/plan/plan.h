@@ -106,10 +106,18 @@ struct Sum {
   int to = 0;
   Slice slice;
 };
+// Some rows' results over all columns that any of the terms is over, (E19) and
+// (E20), merged in this order; of no terms O is 0 and LSE -inf. Either result
+// may not be wanted, and terms have O where it is.
+struct Merge {
+  std::vector<State> terms;
+  std::optional<int> o = {}, lse = {};
+  Slice slice;
+};
 
 struct Step {
   int device = 0;  // which does it
-  std::variant<Upload, Pull, Compute, Dot, Sum, Download> what;
+  std::variant<Upload, Pull, Compute, Dot, Sum, Merge, Download> what;
   // Steps that must have happened, each of them earlier in Plan::steps.
   std::vector<int> after;
 };

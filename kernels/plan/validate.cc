@@ -73,6 +73,9 @@ class Validator : private StepTrace {
       }
       return Writes(sum->to, sum->slice, sum->terms);
     }
+    if (const auto* merge = std::get_if<Merge>(&step().what)) {
+      return CheckMerge(*merge);
+    }
     if (const auto* download = std::get_if<Download>(&step().what)) {
       downloads_.push_back(index());
       return Reads(download->from, download->slice, step().device) &&
@@ -171,10 +174,46 @@ class Validator : private StepTrace {
     const Area area = AreaOf(rows);
     for (const Area& other : written(buffer)) {
       if (state.tensor != id || state.dtype != DType::kF32) break;
-      if (Shared(area, other) == area.size()) return other.part;
+      if (Shared(area, other) < area.size()) continue;
+      if (other.part != nullptr) return other.part;
     }
     Fail("a state that no part has written");
     return nullptr;
+  }
+
+  // What it writes is over all that its terms are over.
+  bool CheckMerge(const Merge& merge) {
+    std::vector<int> os, lses;
+    for (const State& term : merge.terms) {
+      if (!ReadsTerm(merge, term)) return false;
+      if (merge.o.has_value()) os.push_back(*term.o);
+      lses.push_back(term.lse);
+    }
+    return (!merge.o.has_value() || Writes(*merge.o, merge.slice, os)) &&
+           (!merge.lse.has_value() || Writes(*merge.lse, merge.slice, lses));
+  }
+
+  bool ReadsTerm(const Merge& merge, const State& term) {
+    const auto reads = [&](int buffer, TensorId id) {
+      if (!Reads(buffer, merge.slice, step().device)) return false;
+      const Buffer& state = plan_.buffers[buffer];
+      return (state.tensor == id && state.dtype == DType::kF32) ||
+             Fail("merges what is no state");
+    };
+    if (!reads(term.lse, TensorId::kLse)) return false;
+    if (!merge.o.has_value()) return true;
+    if (!term.o.has_value()) return Fail("merges O with no O");
+    if (!reads(*term.o, TensorId::kO)) return false;
+    const Area area = AreaOf(merge.slice);
+    for (const Area& o : written(*term.o)) {
+      for (const Area& lse : written(term.lse)) {
+        if (Shared(o, area) > 0 && Shared(lse, area) > 0 &&
+            Shared(o, lse) > 0 && o.over != lse.over) {
+          return Fail("O and LSE of two states");
+        }
+      }
+    }
+    return true;
   }
 
   // Whether all that is sent is over all that it should be: what rows have over

@@ -193,6 +193,16 @@ absl::Status PlanRun::Enqueue(int device, const plan::Sum& sum) {
   return streams_[device]->Sum(block);
 }
 
+absl::Status PlanRun::Enqueue(int device, const plan::Merge& merge) {
+  absl::InlinedVector<RowState, 8> terms;
+  for (const plan::State& term : merge.terms) {
+    terms.push_back(tensors_.StateOf(term, merge.slice));
+  }
+  RowMerges merges = tensors_.MergeWithoutTerms(merge);
+  merges.terms = terms;
+  return streams_[device]->Merge(merges);
+}
+
 absl::Status PlanRun::Enqueue(int device, const plan::Compute& compute) {
   // Problems point to their segments, which must not move.
   std::vector<std::vector<KvSegment>> segments(compute.parts.size());

@@ -61,6 +61,7 @@ class PlanRun {
   absl::Status Enqueue(int device, const plan::Compute& compute);
   absl::Status Enqueue(int device, const plan::Dot& dot);
   absl::Status Enqueue(int device, const plan::Sum& sum);
+  absl::Status Enqueue(int device, const plan::Merge& merge);
   absl::Status Enqueue(int device, const plan::Download& download);
 
   const plan::PlanRequest& request_;

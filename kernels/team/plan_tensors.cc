@@ -194,6 +194,31 @@ BlockSum::Term PlanTensors::TermOf(const plan::Sum& sum, int buffer) const {
           IsByHeads(Host(sum.to)) ? term.head_stride : term.token_stride};
 }
 
+RowMerges PlanTensors::MergeWithoutTerms(const plan::Merge& merge) const {
+  const Slice& slice = merge.slice;
+  RowMerges merges;
+  if (merge.o.has_value()) {
+    merges.o = ViewOf(Buffer(*merge.o), slice.tokens, slice.head);
+  }
+  if (merge.lse.has_value()) {
+    merges.lse = FloatsAt(Buffer(*merge.lse), slice.tokens.first, slice.head);
+  }
+  merges.rows = slice.tokens.count;
+  merges.heads = slice.heads;
+  merges.dim = request_.ProblemOf(slice.sequence).value_dim;
+  return merges;
+}
+
+RowState PlanTensors::StateOf(const plan::State& state,
+                              const Slice& rows) const {
+  RowState views;
+  if (state.o.has_value()) {
+    views.o = Const(ViewOf(Buffer(*state.o), rows.tokens, rows.head));
+  }
+  views.lse = Const(FloatsAt(Buffer(state.lse), rows.tokens.first, rows.head));
+  return views;
+}
+
 Problem PlanTensors::ProblemOf(const plan::Part& part,
                                std::vector<KvSegment>& segments) const {
   const plan::SequenceShape& sequence = request_.sequences[part.sequence];
@@ -266,21 +291,19 @@ RowView PlanTensors::FloatsOf(const plan::Part& part, TensorId id) const {
   return {static_cast<float*>(rows.data), 0, rows.head_stride};
 }
 
-RowState PlanTensors::StateOf(const plan::Part& part) const {
-  if (!part.before.has_value()) return {};
-  const int64_t head = part.kv_head * request_.ProblemOf(part.sequence).group();
-  RowState state;
-  if (part.before->o.has_value()) {
-    state.o = Const(ViewOf(Buffer(*part.before->o), part.rows, head));
-  }
-  state.lse = Const(FloatsAt(Buffer(part.before->lse), part.rows.first, head));
-  return state;
-}
-
 ForwardArgs PlanTensors::Forward(const plan::Part& part,
                                  std::vector<KvSegment>& segments) const {
-  return {ProblemOf(part, segments), RowsOf(part, TensorId::kO),
-          FloatsOf(part, TensorId::kLse), StateOf(part)};
+  ForwardArgs args = {ProblemOf(part, segments), RowsOf(part, TensorId::kO),
+                      FloatsOf(part, TensorId::kLse)};
+  if (part.before.has_value()) {
+    const int64_t group = request_.ProblemOf(part.sequence).group();
+    args.before = StateOf(*part.before, {part.sequence,
+                                         part.kv_head * group,
+                                         part.kv_heads * group,
+                                         part.rows,
+                                         {}});
+  }
+  return args;
 }
 
 BackwardArgs PlanTensors::Backward(const plan::Part& part,

@@ -41,6 +41,10 @@ class PlanTensors {
   // a token's heads, side by side.
   BlockSum SumWithoutTerms(const plan::Sum& sum) const;
   BlockSum::Term TermOf(const plan::Sum& sum, int buffer) const;
+  // But for the terms.
+  RowMerges MergeWithoutTerms(const plan::Merge& merge) const;
+  // Some rows of a state.
+  RowState StateOf(const plan::State& state, const plan::Slice& rows) const;
   // The part's problem, to which `segments` must lend its columns as long as it
   // is used.
   ForwardArgs Forward(const plan::Part& part,
@@ -59,8 +63,6 @@ class PlanTensors {
   TensorView RowsOf(const plan::Part& part, TensorId id,
                     const std::optional<int>& buffer) const;
   RowView FloatsOf(const plan::Part& part, TensorId id) const;
-  // Of what the part merges with.
-  RowState StateOf(const plan::Part& part) const;
 
   const plan::PlanRequest& request_;
   const plan::Plan& plan_;

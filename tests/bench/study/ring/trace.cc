@@ -143,6 +143,7 @@ class Tracer {
   std::string Of(const plan::Download&) const { return "\"do\": \"download\""; }
   std::string Of(const plan::Dot&) const { return "\"do\": \"dot\""; }
   std::string Of(const plan::Sum&) const { return "\"do\": \"sum\""; }
+  std::string Of(const plan::Merge&) const { return "\"do\": \"merge\""; }
 
   const plan::PlanRequest& request_;
   const plan::Plan& plan_;
