@@ -17,9 +17,11 @@ absl::string_view PlanName(PlanKind kind) {
     case PlanKind::kStriped:
       return "striped";
     case PlanKind::kZigzag:
+      return "zigzag";
+    case PlanKind::kKv:
       break;
   }
-  return "zigzag";
+  return "kv";
 }
 
 }  // namespace attnd

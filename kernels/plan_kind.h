@@ -22,6 +22,7 @@ enum class PlanKind : uint8_t {
   kRing,     // tokens in a row each
   kStriped,  // every N-th token of N devices
   kZigzag,   // a part from the front, and one as far from the back
+  kKv,       // columns of every sequence, each with all of its rows
 };
 
 // Whether columns go round.
@@ -30,7 +31,12 @@ constexpr bool GoesRound(PlanKind kind) {
          kind == PlanKind::kZigzag;
 }
 
-// "auto", "one_device", "heads", "gather", "ring", "striped", "zigzag".
+// Whether devices have tokens of every sequence, and not heads of some.
+constexpr bool SharesTokens(PlanKind kind) {
+  return kind == PlanKind::kGather || kind == PlanKind::kKv || GoesRound(kind);
+}
+
+// "auto", "one_device", "heads", "gather", "ring", "striped", "zigzag", "kv".
 absl::string_view PlanName(PlanKind kind);
 
 // What a request ran as that several devices shared.

@@ -1,6 +1,7 @@
 #include "kernels/plan/cost.h"
 
 #include <algorithm>
+#include <optional>
 #include <variant>
 
 #include "kernels/plan/cuts.h"
@@ -66,6 +67,58 @@ double SecondsOf(const PlanRequest& request, const Plan& plan,
   return bytes / request.pulled_per_second;
 }
 
+// Bytes that a GPU reads of its own memory, or writes, in a second: an H200.
+constexpr double kReadPerSecond = 3.6e12;
+
+// Whichever takes longer: the arithmetic, or, where there are few rows, to read
+// K and V.
+double SecondsOf(const PlanRequest& request, const Plan& plan,
+                 const Compute& compute) {
+  int64_t bytes = 0;
+  for (const Part& part : compute.parts) {
+    for (const Columns& columns : part.columns) {
+      const Slice slice{
+          part.sequence, part.kv_head, part.kv_heads, columns.run, {}};
+      for (const int buffer : {columns.k, columns.v}) {
+        const Buffer& b = plan.buffers[buffer];
+        bytes += SliceBytes(request, b.tensor, b.dtype, slice);
+      }
+    }
+  }
+  return std::max(FlopsOf(request, compute) / request.flops_per_second,
+                  static_cast<double>(bytes) / kReadPerSecond);
+}
+
+// Of a slice of some buffers, all read or written once.
+double SecondsOf(const PlanRequest& request, const Plan& plan,
+                 const Slice& slice, absl::Span<const int> buffers) {
+  int64_t bytes = 0;
+  for (const int buffer : buffers) {
+    const Buffer& b = plan.buffers[buffer];
+    bytes += SliceBytes(request, b.tensor, b.dtype, slice);
+  }
+  return static_cast<double>(bytes) / kReadPerSecond;
+}
+
+double SecondsOf(const PlanRequest& request, const Plan& plan, const Sum& sum) {
+  std::vector<int> buffers = sum.terms;
+  buffers.push_back(sum.to);
+  return SecondsOf(request, plan, sum.slice, buffers);
+}
+
+double SecondsOf(const PlanRequest& request, const Plan& plan,
+                 const Merge& merge) {
+  std::vector<int> buffers;
+  for (const State& term : merge.terms) {
+    buffers.push_back(term.lse);
+    if (term.o.has_value()) buffers.push_back(*term.o);
+  }
+  for (const std::optional<int>& to : {merge.o, merge.lse}) {
+    if (to.has_value()) buffers.push_back(*to);
+  }
+  return SecondsOf(request, plan, merge.slice, buffers);
+}
+
 // When the last step has ended if each begins as soon as those that it waits
 // for have, and its device does nothing else of its kind.
 double EndOfSteps(const PlanRequest& request, const Plan& plan) {
@@ -82,7 +135,11 @@ double EndOfSteps(const PlanRequest& request, const Plan& plan) {
     if (const auto* pull = std::get_if<Pull>(&step.what)) {
       take(pulled, SecondsOf(request, plan, *pull));
     } else if (const auto* compute = std::get_if<Compute>(&step.what)) {
-      take(computed, FlopsOf(request, *compute) / request.flops_per_second);
+      take(computed, SecondsOf(request, plan, *compute));
+    } else if (const auto* sum = std::get_if<Sum>(&step.what)) {
+      take(computed, SecondsOf(request, plan, *sum));
+    } else if (const auto* merge = std::get_if<Merge>(&step.what)) {
+      take(computed, SecondsOf(request, plan, *merge));
     }
     last = std::max(last, ends[i]);
   }
@@ -92,7 +149,9 @@ double EndOfSteps(const PlanRequest& request, const Plan& plan) {
 }  // namespace
 
 absl::Duration Predict(const PlanRequest& request, const Plan& plan) {
-  if (GoesRound(plan.kind)) return absl::Seconds(EndOfSteps(request, plan));
+  if (GoesRound(plan.kind) || plan.kind == PlanKind::kKv) {
+    return absl::Seconds(EndOfSteps(request, plan));
+  }
   double seconds = 0;
   for (const PlanCost::Device& device : plan.cost.devices) {
     const double fetch =
@@ -199,16 +258,30 @@ double MostOfRing(Op op, const TensorBytes& bytes, const Problem& p, double n) {
   return Aligned(all, batch * n * (20 + 2 * (7 + n)));
 }
 
+double MostOfKv(Op op, const TensorBytes& bytes, const Problem& p, double n) {
+  const double batch = static_cast<double>(p.batch);
+  // All rows on all devices, whose terms one of them has, too.
+  if (op == Op::kForward) {
+    return Aligned(n * bytes.q + bytes.kv + bytes.bias +
+                       2 * n * (bytes.o + bytes.row_floats),
+                   batch * n * 8);
+  }
+  return Aligned(n * (bytes.q + bytes.o + bytes.d_o + 3 * bytes.row_floats) +
+                     bytes.kv + bytes.bias + bytes.dkv + 2 * n * bytes.dq,
+                 batch * n * 13);
+}
+
 }  // namespace
 
 double MostBufferBytes(Op op, const Problem& p, PlanKind kind, int devices) {
   const TensorBytes bytes(p);
   const double n = devices;
   const double heads = MostOfHeads(op, bytes, static_cast<double>(p.batch), n);
-  if (kind != PlanKind::kGather && !GoesRound(kind)) return heads;
+  if (!SharesTokens(kind)) return heads;
   if (kind == PlanKind::kGather) return MostOfGather(op, bytes, p, n);
   // Of many sequences it is heads.
-  return std::max(heads, MostOfRing(op, bytes, p, n));
+  return std::max(heads, kind == PlanKind::kKv ? MostOfKv(op, bytes, p, n)
+                                               : MostOfRing(op, bytes, p, n));
 }
 
 }  // namespace attnd::plan

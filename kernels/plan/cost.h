@@ -26,9 +26,9 @@ std::vector<int64_t> MemoryBytes(const PlanRequest& request, const Plan& plan);
 
 // How long the devices take for the plan from the first step after the uploads
 // to the end of the last one before the downloads. What they fetch comes while
-// they compute, but for the first section. Where columns go round, steps are as
-// the plan has them: each device pulls one block, and computes over one, at a
-// time.
+// they compute, but for the first section. Where columns go round, and in kKv,
+// steps are as the plan has them: each device pulls one block, and computes
+// over one, sums or merges, at a time.
 absl::Duration Predict(const PlanRequest& request, const Plan& plan);
 
 // What the buffers of all devices together take at most, for whoever must know

@@ -7,16 +7,15 @@ namespace attnd::plan {
 
 Plan MakePlan(const PlanRequest& request, int devices) {
   const PlanKind kind = request.kind;
-  if (kind != PlanKind::kGather && !GoesRound(kind)) {
-    return MakeHeads(request, devices);
-  }
+  if (!SharesTokens(kind)) return MakeHeads(request, devices);
   if (request.sequences.size() > kMostGathered) {
     Plan plan = MakeHeads(request, devices);
     absl::StrAppend(&plan.why, "; ", PlanName(kind), " takes at most ",
                     kMostGathered, " sequences");
     return plan;
   }
-  if (!GoesRound(kind)) return MakeGather(request, devices);
+  if (kind == PlanKind::kGather) return MakeGather(request, devices);
+  if (kind == PlanKind::kKv) return MakeKv(request, devices);
   return request.op == Op::kForward ? MakeRing(request, devices)
                                     : MakeRingBackward(request, devices);
 }

@@ -124,8 +124,11 @@ struct Step {
 
 // Whether a forward's results have one device's bits: each row meets all its
 // columns in their order, and rows are cut where CutUnit says. In the kinds
-// that send columns round each device begins with its own.
-constexpr bool HasOneDevicesBits(PlanKind kind) { return !GoesRound(kind); }
+// that send columns round each device begins with its own, and in kKv results
+// over a device's columns are merged.
+constexpr bool HasOneDevicesBits(PlanKind kind) {
+  return !GoesRound(kind) && kind != PlanKind::kKv;
+}
 
 struct PlanCost {
   struct Device {

@@ -85,6 +85,7 @@ class PlanBuilder {
 // The kinds, over `devices` >= 1.
 Plan MakeHeads(const PlanRequest& request, int devices);
 Plan MakeGather(const PlanRequest& request, int devices);
+Plan MakeKv(const PlanRequest& request, int devices);
 // kRing, kStriped or kZigzag, as the request says; of a forward, and of a
 // backward.
 Plan MakeRing(const PlanRequest& request, int devices);

@@ -79,10 +79,10 @@ PlanRequest RandomRequest(uint32_t seed) {
   Random random(seed);
   PlanRequest request;
   request.op = random.Chance(0.5) ? Op::kForward : Op::kBackward;
-  constexpr PlanKind kKinds[] = {PlanKind::kHeads, PlanKind::kGather,
-                                 PlanKind::kRing, PlanKind::kStriped,
-                                 PlanKind::kZigzag};
-  request.kind = kKinds[random.Int(0, 4)];
+  constexpr PlanKind kKinds[] = {PlanKind::kHeads,  PlanKind::kGather,
+                                 PlanKind::kRing,   PlanKind::kStriped,
+                                 PlanKind::kZigzag, PlanKind::kKv};
+  request.kind = kKinds[random.Int(0, 5)];
   request.sections = static_cast<int>(random.Int(0, 5));
   if (random.Chance(0.7)) {
     request.gathered =
