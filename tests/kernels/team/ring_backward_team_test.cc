@@ -1,5 +1,6 @@
-// Backward of plans in which columns go round, on virtual CPU devices: within
-// the contract's bound of float64, whatever the shapes, and the same each time.
+// Backward of plans in which columns go round, and of kv, on virtual CPU
+// devices: within the contract's bound of float64, whatever the shapes, and the
+// same each time.
 
 #include <cstdint>
 
@@ -103,6 +104,9 @@ TEST_P(RingBackwardTeamTest, ChargesWhatPlansTake) {
 
 INSTANTIATE_TEST_SUITE_P(All, RingBackwardTeamTest,
                          ::testing::ValuesIn(testing::RingParams()),
+                         testing::NameOf);
+INSTANTIATE_TEST_SUITE_P(Kv, RingBackwardTeamTest,
+                         ::testing::ValuesIn(testing::KvParams()),
                          testing::NameOf);
 
 }  // namespace

@@ -1,7 +1,8 @@
 #ifndef ATTND_TESTS_KERNELS_TEAM_RING_TEAM_H_
 #define ATTND_TESTS_KERNELS_TEAM_RING_TEAM_H_
 
-// Teams of virtual devices, for plans in which columns go round.
+// Teams of virtual devices, for plans that put results over several devices'
+// columns together: those in which columns go round, and kv.
 
 #include <cstdint>
 #include <string>
@@ -34,6 +35,14 @@ inline std::vector<RingParam> RingParams() {
   for (const PlanKind plan :
        {PlanKind::kRing, PlanKind::kStriped, PlanKind::kZigzag}) {
     for (const int devices : {2, 3, 4, 7}) params.push_back({devices, plan});
+  }
+  return params;
+}
+
+inline std::vector<RingParam> KvParams() {
+  std::vector<RingParam> params;
+  for (const int devices : {2, 3, 4, 7}) {
+    params.push_back({devices, PlanKind::kKv});
   }
   return params;
 }

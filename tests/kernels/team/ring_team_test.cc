@@ -1,5 +1,6 @@
-// Forward of plans in which columns go round, on virtual CPU devices: within
-// the contract's bound of float64, whatever the shapes, and the same each time.
+// Forward of plans in which columns go round, and of kv, on virtual CPU
+// devices: within the contract's bound of float64, whatever the shapes, and the
+// same each time.
 
 #include "tests/kernels/team/ring_team.h"
 
@@ -88,6 +89,9 @@ TEST_P(RingTeamTest, ChargesWhatPlansTake) {
 
 INSTANTIATE_TEST_SUITE_P(All, RingTeamTest,
                          ::testing::ValuesIn(testing::RingParams()),
+                         testing::NameOf);
+INSTANTIATE_TEST_SUITE_P(Kv, RingTeamTest,
+                         ::testing::ValuesIn(testing::KvParams()),
                          testing::NameOf);
 
 }  // namespace

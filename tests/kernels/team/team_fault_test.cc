@@ -57,6 +57,11 @@ TEST(TeamFaultTest, ARingIsClosedWithoutABrokenMember) {
       {PlanKind::kRing, PlanKind::kStriped, PlanKind::kZigzag});
 }
 
+TEST(TeamFaultTest, ColumnsAreSharedOutAnewWithoutABrokenMember) {
+  testing::ExpectOthersCompute(kRuns / 4, {2, 3, 4}, testing::Cpus,
+                               {PlanKind::kKv});
+}
+
 TEST(TeamFaultTest, WhatMemoryIsOutOfReachIsSaid) {
   testing::ProblemOptions all_see_all = ServedOptions();
   all_see_all.empty_sizes = all_see_all.lens = all_see_all.masks = false;
