@@ -300,7 +300,7 @@ TEST(Codec, UnknownEnumValuesAreRefusedInRequestsOnly) {
   ExpectInvalid("q.dtype", Bytes(1, Varint(1, 4)));
   ExpectInvalid("q.dtype", Bytes(1, Varint(1, ~uint64_t{0})));
   ExpectInvalid("options.algorithm", Bytes(8, Varint(1, 5)));
-  ExpectInvalid("options.plan", Bytes(8, Varint(4, 8)));
+  ExpectInvalid("options.plan", Bytes(8, Varint(4, 9)));
   ExpectInvalid("attention.layout", Bytes(5, Varint(1, 4)));
   const Result read =
       DecodeForward(Bytes(1, Varint(1, 4)), UnknownFields::kIgnore);
