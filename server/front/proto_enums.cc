@@ -106,6 +106,8 @@ absl::StatusOr<PlanKind> FromProto(pb::Plan plan) {
       return PlanKind::kStriped;
     case pb::PLAN_ZIGZAG:
       return PlanKind::kZigzag;
+    case pb::PLAN_KV:
+      return PlanKind::kKv;
     default:
       return FieldError("options.plan",
                         absl::StrCat("unknown value ", static_cast<int>(plan)));
@@ -128,6 +130,8 @@ pb::Plan ToProto(PlanKind plan) {
       return pb::PLAN_STRIPED;
     case PlanKind::kZigzag:
       return pb::PLAN_ZIGZAG;
+    case PlanKind::kKv:
+      return pb::PLAN_KV;
   }
   return pb::PLAN_UNSPECIFIED;
 }

@@ -127,7 +127,7 @@ class BadRequestTest(client.ClientTest):
       r.options.priority = -5
     self.check(layout, "attention.layout")
     self.check(algorithm, "options.algorithm")
-    for value in (-1, 8, 77):  # 8 is for a plan to come
+    for value in (-1, 9, 77):
       self.check(plan(value), "options.plan")
     self.check(priority, "options.priority")
 
@@ -135,7 +135,7 @@ class BadRequestTest(client.ClientTest):
     info = self.stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=60)
     self.assertNotIn("plans", info.features)
     for value in (pb.PLAN_HEADS, pb.PLAN_GATHER, pb.PLAN_RING, pb.PLAN_STRIPED,
-                  pb.PLAN_ZIGZAG):
+                  pb.PLAN_ZIGZAG, pb.PLAN_KV):
       for method in ("Forward", "Backward"):
         def change(r):
           r.options.plan = value

@@ -115,7 +115,7 @@ TEST(AdmissionTest, APlanForATeamGoesToTeamsAlone) {
   TeamBackend team;
   for (const PlanKind plan :
        {PlanKind::kHeads, PlanKind::kGather, PlanKind::kRing,
-        PlanKind::kStriped, PlanKind::kZigzag}) {
+        PlanKind::kStriped, PlanKind::kZigzag, PlanKind::kKv}) {
     TestWork test({.plan = plan});
     const Request& request = *test.work()->request;
     const auto footprint = Measure(request, {&device, &team});

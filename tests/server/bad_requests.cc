@@ -151,7 +151,7 @@ void AddOptions(Collector& to) {
     m.mutable_options()->set_plan(static_cast<pb::Plan>(99));
   });
   to.Forward("a plan to come", "options.plan", [](auto& m) {
-    m.mutable_options()->set_plan(static_cast<pb::Plan>(8));
+    m.mutable_options()->set_plan(static_cast<pb::Plan>(9));
   });
   to.Forward("an unknown priority", "options.priority", [](auto& m) {
     m.mutable_options()->set_priority(static_cast<pb::Priority>(-1));

@@ -132,7 +132,8 @@ TEST(DecodeWork, KnowsEveryPlan) {
       {pb::PLAN_GATHER, PlanKind::kGather},
       {pb::PLAN_RING, PlanKind::kRing},
       {pb::PLAN_STRIPED, PlanKind::kStriped},
-      {pb::PLAN_ZIGZAG, PlanKind::kZigzag}};
+      {pb::PLAN_ZIGZAG, PlanKind::kZigzag},
+      {pb::PLAN_KV, PlanKind::kKv}};
   EXPECT_EQ(std::size(kPlans), pb::Plan_descriptor()->value_count());
   for (const auto& [plan, kind] : kPlans) {
     pb::ForwardRequest m = GoodForward();

@@ -152,7 +152,8 @@ TEST_F(EncodedPlan, NamesEachKind) {
         {PlanKind::kGather, attn::v1::PLAN_GATHER},
         {PlanKind::kRing, attn::v1::PLAN_RING},
         {PlanKind::kStriped, attn::v1::PLAN_STRIPED},
-        {PlanKind::kZigzag, attn::v1::PLAN_ZIGZAG}}) {
+        {PlanKind::kZigzag, attn::v1::PLAN_ZIGZAG},
+        {PlanKind::kKv, attn::v1::PLAN_KV}}) {
     EXPECT_EQ(Encoded(TeamBackend::Report(kind)).plan().plan(), plan);
   }
 }

@@ -217,7 +217,7 @@ TEST(GroupRunTest, ATeamsResultsHaveItsReport) {
   TeamBackend team;
   for (const PlanKind plan :
        {PlanKind::kHeads, PlanKind::kGather, PlanKind::kRing,
-        PlanKind::kStriped, PlanKind::kZigzag}) {
+        PlanKind::kStriped, PlanKind::kZigzag, PlanKind::kKv}) {
     // Where one device ran them, the first would leave before the others.
     TestWork first({.q_len = kPortionRows, .plan = plan}),
         second({.q_len = 1, .plan = plan});
