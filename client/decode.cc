@@ -65,6 +65,8 @@ Plan FromProto(v1::Plan plan) {
       return Plan::kStriped;
     case v1::PLAN_ZIGZAG:
       return Plan::kZigzag;
+    case v1::PLAN_KV:
+      return Plan::kKv;
     default:
       return Plan::kAuto;
   }

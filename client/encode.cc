@@ -61,6 +61,8 @@ v1::Plan ToProto(Plan plan) {
       return v1::PLAN_STRIPED;
     case Plan::kZigzag:
       return v1::PLAN_ZIGZAG;
+    case Plan::kKv:
+      return v1::PLAN_KV;
   }
   return v1::PLAN_UNSPECIFIED;
 }
@@ -84,7 +86,7 @@ absl::Status CheckEnums(const Call& call, const CallOptions& options) {
       CheckEnum("attention.layout", call.attention.layout, Layout::kPacked);
   status.Update(CheckEnum("options.algorithm", call.algorithm,
                           Algorithm::kFlashAttention2));
-  status.Update(CheckEnum("options.plan", call.plan, Plan::kZigzag));
+  status.Update(CheckEnum("options.plan", call.plan, Plan::kKv));
   status.Update(CheckEnum("options.transport", options.transport,
                           TransportKind::kRegion));
   status.Update(

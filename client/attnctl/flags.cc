@@ -27,10 +27,10 @@ const std::map<std::string, Algorithm>& Algorithms() {
 
 const std::map<std::string, Plan>& Plans() {
   static const auto& names = *new std::map<std::string, Plan>{
-      {"auto", Plan::kAuto},    {"one_device", Plan::kOneDevice},
-      {"heads", Plan::kHeads},  {"gather", Plan::kGather},
-      {"ring", Plan::kRing},    {"striped", Plan::kStriped},
-      {"zigzag", Plan::kZigzag}};
+      {"auto", Plan::kAuto},     {"one_device", Plan::kOneDevice},
+      {"heads", Plan::kHeads},   {"gather", Plan::kGather},
+      {"ring", Plan::kRing},     {"striped", Plan::kStriped},
+      {"zigzag", Plan::kZigzag}, {"kv", Plan::kKv}};
   return names;
 }
 

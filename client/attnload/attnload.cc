@@ -129,7 +129,7 @@ void AddFlags(CLI::App& app, Flags& f) {
       "  forward|backward  f32|f16|bf16  bBATCH  sLEN or sQ/KV  hHEADS or "
       "hQ/KV\n"
       "  dDIM or dHEAD/VALUE  causal  wLEFT/RIGHT  det  naive|online|fa1|fa2\n"
-      "  one_device|heads|gather|ring|striped|zigzag\n"
+      "  one_device|heads|gather|ring|striped|zigzag|kv\n"
       "Left out: forward:f32:b1:s512:h8:d64.\n"
       "Exit status: 0; 1 when an answer is wrong or none came; 2 bad usage, "
       "or results that could not be written.");

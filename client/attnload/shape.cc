@@ -55,7 +55,7 @@ bool ParseWord(absl::string_view word, Shape& shape, char& kind) {
     return set('a', shape.algorithm, Algorithm::kFlashAttention2);
   }
   for (Plan plan : {Plan::kOneDevice, Plan::kHeads, Plan::kGather, Plan::kRing,
-                    Plan::kStriped, Plan::kZigzag}) {
+                    Plan::kStriped, Plan::kZigzag, Plan::kKv}) {
     if (word == Name(plan)) return set('p', shape.plan, plan);
   }
   return false;
@@ -131,6 +131,8 @@ const char* Name(Plan plan) {
       return "striped";
     case Plan::kZigzag:
       return "zigzag";
+    case Plan::kKv:
+      return "kv";
     case Plan::kAuto:
       break;
   }

@@ -50,7 +50,7 @@ const char* Name(client::Plan plan);
 //   d128 or d192/128       head_dim, value_dim   causal   det (deterministic)
 //   w256/0                 window left, right; -1 is unlimited
 //   naive | online | fa1 | fa2
-//   one_device | heads | gather | ring | striped | zigzag
+//   one_device | heads | gather | ring | striped | zigzag | kv
 // and "@0.7" last, the weight. INVALID_ARGUMENT says which part is wrong. Says
 // nothing of the server's limits, except that heads must divide.
 absl::StatusOr<Shape> ParseShape(absl::string_view text);

@@ -67,7 +67,7 @@ TEST_F(AttnctlTest, ABadChoiceIsAnsweredWithTheChoices) {
   const std::vector<std::pair<std::string, std::string>> choices = {
       {"--algorithm",
        "auto, flash_attention_1, flash_attention_2, naive, online_softmax"},
-      {"--plan", "auto, gather, heads, one_device, ring, striped, zigzag"},
+      {"--plan", "auto, gather, heads, kv, one_device, ring, striped, zigzag"},
       {"--layout", "bhsd, bshd, packed"},
       {"--priority", "high, low, normal"},
       {"--dtype", "bf16, f16, f32"},

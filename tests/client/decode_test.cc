@@ -56,6 +56,7 @@ TEST_F(CoreDecodeTest, ATeamsReportIsThere) {
         {v1::PLAN_RING, Plan::kRing},
         {v1::PLAN_STRIPED, Plan::kStriped},
         {v1::PLAN_ZIGZAG, Plan::kZigzag},
+        {v1::PLAN_KV, Plan::kKv},
         {static_cast<v1::Plan>(77), Plan::kAuto}}) {
     plan.set_plan(sent);
     transport_->answer =

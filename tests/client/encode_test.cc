@@ -94,7 +94,8 @@ TEST_F(CoreEncodeTest, APlanIsSentOnlyWhereOneIsAskedFor) {
                                    {Plan::kGather, v1::PLAN_GATHER},
                                    {Plan::kRing, v1::PLAN_RING},
                                    {Plan::kStriped, v1::PLAN_STRIPED},
-                                   {Plan::kZigzag, v1::PLAN_ZIGZAG}}) {
+                                   {Plan::kZigzag, v1::PLAN_ZIGZAG},
+                                   {Plan::kKv, v1::PLAN_KV}}) {
     call.plan = plan;
     EXPECT_TRUE(client_->Forward(call, {}).ok());
     EXPECT_EQ(request.options().plan(), sent);
@@ -162,7 +163,7 @@ TEST_F(CoreEncodeTest, RefusesEnumsThatHoldNoneOfTheirValues) {
   call.algorithm = static_cast<Algorithm>(5);
   ExpectRefused(call, "options.algorithm");
   call = Call();
-  call.plan = static_cast<Plan>(7);
+  call.plan = static_cast<Plan>(8);
   ExpectRefused(call, "options.plan");
   CallOptions options;
   options.priority = static_cast<Priority>(3);

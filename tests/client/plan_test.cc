@@ -31,8 +31,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // All that are for a team.
-constexpr Plan kTeamPlans[] = {Plan::kHeads, Plan::kGather, Plan::kRing,
-                               Plan::kStriped, Plan::kZigzag};
+constexpr Plan kTeamPlans[] = {Plan::kHeads,   Plan::kGather, Plan::kRing,
+                               Plan::kStriped, Plan::kZigzag, Plan::kKv};
 
 class PlanTest : public ::testing::Test {
  protected:
@@ -146,7 +146,7 @@ TEST_F(PlanTest, AttnctlPrintsTheReport) {
   EXPECT_DOUBLE_EQ(plan["devices"][0]["busy_milliseconds"], 0.03);
   EXPECT_DOUBLE_EQ(plan["predicted_milliseconds"], 0.025);
 
-  for (const std::string name : {"ring", "striped", "zigzag"}) {
+  for (const std::string name : {"ring", "striped", "zigzag", "kv"}) {
     const Ran round = Attnctl(name, "--json");
     ASSERT_EQ(round.exit_status, 0) << round.output;
     EXPECT_EQ(nlohmann::json::parse(round.output)["plan"]["name"], name);
@@ -170,16 +170,16 @@ TEST_F(PlanTest, AttnloadCountsPlansByShape) {
   const testing::TempFolder folder;
   const std::string path = folder.File("results.json");
   const Ran ran = RunProgram(
-      {ATTND_ATTNLOAD, target_, "--requests=24", "--warmup=0", "--check=0",
+      {ATTND_ATTNLOAD, target_, "--requests=28", "--warmup=0", "--check=0",
        "--shape=s16:h2:d8:heads", "--shape=backward:s16:h2:d8:gather",
        "--shape=s8:h2:d8:one_device", "--shape=s16:h2:d8:ring",
        "--shape=s16:h2:d8:striped", "--shape=backward:s16:h2:d8:zigzag",
-       "--json=" + path});
+       "--shape=s1/16:h2:d8:kv", "--json=" + path});
   ASSERT_EQ(ran.exit_status, 0) << ran.output;
   EXPECT_THAT(ran.output, HasSubstr("by a team: "));
   std::ifstream file(path);
   const auto level = nlohmann::json::parse(file)["levels"][0];
-  EXPECT_EQ(level["ok"], 24);
+  EXPECT_EQ(level["ok"], 28);
   const auto& shapes = level["shapes"];
   EXPECT_TRUE(shapes[2]["plans"].empty());
   int planned = 0;
@@ -187,7 +187,8 @@ TEST_F(PlanTest, AttnloadCountsPlansByShape) {
                                     {1, "gather"},
                                     {3, "ring"},
                                     {4, "striped"},
-                                    {5, "zigzag"}}) {
+                                    {5, "zigzag"},
+                                    {6, "kv"}}) {
     const int named = shapes[shape]["plans"].value(name, 0);
     EXPECT_EQ(named, shapes[shape]["latency"]["count"]) << name;
     planned += named;

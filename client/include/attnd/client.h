@@ -53,6 +53,9 @@ enum class Plan : uint8_t {
   kRing,     // one run of tokens each
   kStriped,  // every N-th token of N devices
   kZigzag,   // two runs each, one as far from the front as one from the back
+  // For few rows over many keys: each has all rows of every sequence and some
+  // of its keys and values, and results over these are merged.
+  kKv,
 };
 enum class Priority : uint8_t { kLow, kNormal, kHigh };
 

@@ -103,7 +103,7 @@ TEST(Report, SaysWhatTeamsRanAndAsWhat) {
   for (const client::Plan plan :
        {client::Plan::kHeads, client::Plan::kHeads, client::Plan::kAuto,
         client::Plan::kGather, client::Plan::kRing, client::Plan::kStriped,
-        client::Plan::kZigzag}) {
+        client::Plan::kZigzag, client::Plan::kKv}) {
     report.plan->plan = plan;
     report.compute += absl::Milliseconds(1);
     recorder.Record({1, true, {}, {}, 1}, report);
@@ -113,19 +113,19 @@ TEST(Report, SaysWhatTeamsRanAndAsWhat) {
   const std::string table = Table(shapes, levels);
   EXPECT_THAT(table,
               HasSubstr("p99 0.00  unknown 1, heads 2, gather 1, ring 1, "
-                        "striped 1, zigzag 1\n"));
+                        "striped 1, zigzag 1, kv 1\n"));
   EXPECT_THAT(table, HasSubstr("by a team: unknown 1, heads 2, gather 1, "
-                               "ring 1, striped 1, zigzag 1; "
-                               "compute 7.000 ms, predicted 2.000 ms\n"));
+                               "ring 1, striped 1, zigzag 1, kv 1; "
+                               "compute 7.500 ms, predicted 2.000 ms\n"));
 
   const auto json = nlohmann::json::parse(Json("host:1", shapes, levels));
   const auto& level = json["levels"][0];
-  EXPECT_EQ(level["planned"], 7);
-  EXPECT_DOUBLE_EQ(level["planned_mean_s"]["compute"], 0.007);
+  EXPECT_EQ(level["planned"], 8);
+  EXPECT_DOUBLE_EQ(level["planned_mean_s"]["compute"], 0.0075);
   EXPECT_DOUBLE_EQ(level["planned_mean_s"]["predicted"], 0.002);
   EXPECT_TRUE(level["shapes"][0]["plans"].empty());
   EXPECT_EQ(level["shapes"][1]["plans"]["heads"], 2);
-  for (const char* plan : {"gather", "ring", "striped", "zigzag"}) {
+  for (const char* plan : {"gather", "ring", "striped", "zigzag", "kv"}) {
     EXPECT_EQ(level["shapes"][1]["plans"][plan], 1) << plan;
   }
 }

@@ -35,7 +35,8 @@ TEST(Shape, ReadsEveryPartInAnyOrder) {
 TEST(Shape, ReadsAPlan) {
   for (const client::Plan plan :
        {client::Plan::kOneDevice, client::Plan::kHeads, client::Plan::kGather,
-        client::Plan::kRing, client::Plan::kStriped, client::Plan::kZigzag}) {
+        client::Plan::kRing, client::Plan::kStriped, client::Plan::kZigzag,
+        client::Plan::kKv}) {
     const auto shape = ParseShape(absl::StrCat("s64:", Name(plan), ":h4"));
     ASSERT_TRUE(shape.ok()) << shape.status();
     EXPECT_EQ(shape->plan, plan);
