@@ -221,9 +221,9 @@ class Generator {
   // scores count as the largest f32, so results cannot be merged by it then.
   void DrawPlan() {
     constexpr client::Plan kPlans[] = {
-        client::Plan::kOneDevice, client::Plan::kHeads,
-        client::Plan::kGather,    client::Plan::kRing,
-        client::Plan::kStriped,   client::Plan::kZigzag};
+        client::Plan::kOneDevice, client::Plan::kHeads,   client::Plan::kGather,
+        client::Plan::kRing,      client::Plan::kStriped, client::Plan::kZigzag,
+        client::Plan::kKv};
     if (random_.Chance(0.5)) p_.plan = random_.Of(kPlans);
     if (saturates_ && Merges(p_.plan)) p_.plan = client::Plan::kGather;
   }

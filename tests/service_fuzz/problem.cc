@@ -36,7 +36,7 @@ client::Tensor Buffer::out() { return {ToClient(dtype), shape, bytes.data()}; }
 
 bool Merges(client::Plan plan) {
   return plan == client::Plan::kRing || plan == client::Plan::kStriped ||
-         plan == client::Plan::kZigzag;
+         plan == client::Plan::kZigzag || plan == client::Plan::kKv;
 }
 
 client::DType ToClient(DType dtype) {
