@@ -14,6 +14,7 @@
 #include "kernels/reference/reference.h"
 #include "tests/emulation/emulated_gpu.h"
 #include "tests/kernels/accuracy.h"
+#include "tests/kernels/chained_backward.h"
 #include "tests/kernels/cuda/gradient_problem.h"
 #include "tests/kernels/cuda/large_scores.h"
 #include "tests/kernels/one_hot_problem.h"
@@ -165,6 +166,28 @@ std::string Name(const ::testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Random, EmulatedBackwardTest,
                          ::testing::ValuesIn(Cases(1000)), Name);
+
+// Rows and columns in several runs, each of which adds to the gradients that
+// those before gave: in place where the seed is odd.
+class EmulatedBackwardLinksTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(EmulatedBackwardLinksTest, LinksGiveTheWhole) {
+  const auto& [family, seed] = GetParam();
+  const RandomProblem problem(seed, family.options);
+  EmulatedGpu gpu(family.gpu, seed);
+  const auto run = [&](const BackwardArgs& link) {
+    return gpu.Backward({link}, /*deterministic=*/seed == 1);
+  };
+  EXPECT_TRUE(CheckBackward(
+      problem,
+      [&](const BackwardArgs& args) {
+        return testing::BackwardInLinks(args, 2, seed, seed % 2 == 1, run);
+      },
+      Slack::kApproximations));
+}
+
+INSTANTIATE_TEST_SUITE_P(Random, EmulatedBackwardLinksTest,
+                         ::testing::ValuesIn(Cases(3)), Name);
 
 // Scores that lose their meaning if they are treated as others are.
 class EmulatedBackwardHugeTest : public ::testing::TestWithParam<Family> {};

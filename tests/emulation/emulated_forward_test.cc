@@ -1,5 +1,6 @@
 // Forward on emulated GPUs, judged by float64: each test is one random problem.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <ostream>
@@ -11,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "tests/emulation/emulated_gpu.h"
 #include "tests/kernels/accuracy.h"
+#include "tests/kernels/chained_forward.h"
 #include "tests/kernels/cuda/dense_problem.h"
 #include "tests/kernels/jump_problem.h"
 #include "tests/kernels/random_problem.h"
@@ -146,10 +148,12 @@ TEST_P(EmulatedForwardTest, IsAccurate) {
       Slack::kApproximations));
 }
 
-std::vector<Case> Cases() {
+// Of each family so many problems, or fewer.
+std::vector<Case> Cases(int most = 100) {
   std::vector<Case> cases;
   for (const Family& family : Families()) {
-    for (int seed = 0; seed < family.problems; seed += testing::kProblemStep) {
+    for (int seed = 0; seed < std::min(most, family.problems);
+         seed += testing::kProblemStep) {
       cases.push_back({family, seed});
     }
   }
@@ -162,6 +166,27 @@ std::string Name(const ::testing::TestParamInfo<Case>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Random, EmulatedForwardTest,
                          ::testing::ValuesIn(Cases()), Name);
+
+// Columns in several runs, each of which merges with what the one before gave.
+class EmulatedForwardLinksTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(EmulatedForwardLinksTest, LinksGiveTheWhole) {
+  const auto& [family, seed] = GetParam();
+  const RandomProblem problem(seed, family.options);
+  EmulatedGpu gpu(family.gpu, seed);
+  EXPECT_TRUE(CheckForward(
+      problem,
+      [&](const ForwardArgs& args) {
+        return testing::ForwardInLinks(args, 3, seed,
+                                       [&](const ForwardArgs& link) {
+                                         return gpu.Forward({&link, 1});
+                                       });
+      },
+      Slack::kApproximations));
+}
+
+INSTANTIATE_TEST_SUITE_P(Random, EmulatedForwardLinksTest,
+                         ::testing::ValuesIn(Cases(3)), Name);
 
 // Rows whose largest score jumps at a tile's first, middle or last column: by
 // sizes at which what was before the jump is as good as nothing in f32, but P
