@@ -24,6 +24,17 @@ inline constexpr double kPulledPerSecond = 340e9;
 // dO and their kin of the rows that see its columns.
 enum class Gathered { kColumns, kRows };
 
+// Where inputs lie before a plan begins, and so which of its steps take time.
+enum class InputsLie {
+  // In the host's memory, where results are wanted, too.
+  kOnHost,
+  // Wherever the plan wants them on the devices; results stay there.
+  kWherePlanned,
+  // As before, but for K and V: each device has one run of each sequence's
+  // columns, cut evenly, and what a plan wants elsewhere is pulled.
+  kByRanges,
+};
+
 // What the sequences of one problem have in common.
 struct ProblemShape {
   int64_t q_heads = 0, kv_heads = 0;
@@ -53,6 +64,7 @@ struct PlanRequest {
   // Of its backward: what is fetched; none: as the plan finds best. Forward
   // always fetches columns.
   std::optional<Gathered> gathered;
+  InputsLie inputs = InputsLie::kOnHost;
   // What a device does in a second, about: FLOPs, and bytes from another one.
   double flops_per_second = 1e12;
   double pulled_per_second = kPulledPerSecond;
