@@ -28,6 +28,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
@@ -37,6 +38,7 @@
 #include "absl/types/span.h"
 #include "kernels/attention.h"
 #include "kernels/cut_unit.h"
+#include "kernels/device_rates.h"
 #include "kernels/plan_kind.h"
 
 namespace attnd {
@@ -219,15 +221,15 @@ class Backend {
   // For any algorithm but kAuto, whose work is Request::flops().
   virtual double CostFlops(Op op, const Problem& problem,
                            const GroupOptions& options) const = 0;
-  // About how many FLOPs its fast kernels do in a second, on large problems of
-  // 16-bit elements.
-  virtual double FlopsPerSecond() const { return 1e12; }
-  // Of a team: whether it should run such a request, of so many FLOPs, about
-  // which nobody has said how, rather than one of its members. A function of
-  // the request alone; costs next to nothing where there are few FLOPs.
-  virtual bool Suits(Op /*op*/, double /*flops*/,
-                     absl::Span<const Problem* const> /*problems*/) const {
-    return false;
+  virtual DeviceRates Rates() const { return {}; }
+  // Of a team: by which plan it should run such a request, of so many FLOPs,
+  // about which nobody has said how. None: one of its members should run it. A
+  // function of the request and of the members alone, never of what they are
+  // doing; costs next to nothing where there are few FLOPs.
+  virtual std::optional<PlanChoice> ChoosePlan(
+      Op /*op*/, double /*flops*/, const GroupOptions& /*options*/,
+      absl::Span<const Problem* const> /*problems*/) const {
+    return std::nullopt;
   }
   // Where forward of this one sequence (batch is 1, and there are no lists of
   // lengths) may be cut.

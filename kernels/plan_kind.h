@@ -39,6 +39,12 @@ constexpr bool SharesTokens(PlanKind kind) {
 // "auto", "one_device", "heads", "gather", "ring", "striped", "zigzag", "kv".
 absl::string_view PlanName(PlanKind kind);
 
+// What kAuto is for a request.
+struct PlanChoice {
+  PlanKind kind = PlanKind::kHeads;
+  std::string why;  // for people
+};
+
 // What a request ran as that several devices shared.
 struct PlanReport {
   struct Device {

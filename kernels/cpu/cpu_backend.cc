@@ -133,8 +133,13 @@ class CpuBackend : public Backend {
   }
 
   // Of f32, on AVX-512: what a core does.
-  double FlopsPerSecond() const override {
-    return 50e9 * compute_.pool.threads();
+  DeviceRates Rates() const override {
+    DeviceRates rates;
+    rates.forward.flops = rates.backward.flops =
+        50e9 * compute_.pool.threads();
+    rates.memory_bytes = 10e9;
+    rates.upload = rates.download = rates.pull = {.seconds = 0, .bytes = 5e9};
+    return rates;
   }
 
   CutUnit Cut(const Problem& sequence, const GroupOptions&) const override {

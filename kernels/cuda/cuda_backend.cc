@@ -12,6 +12,7 @@
 #include "kernels/cuda/device/imported_buffer.h"
 #include "kernels/cuda/device/pinned_memory.h"
 #include "kernels/cuda/device/pinning.h"
+#include "kernels/cuda/device/rates.h"
 #include "kernels/cuda/forward.h"
 #include "kernels/cuda/fused/forward.h"
 #include "kernels/reference/reference.h"
@@ -85,9 +86,8 @@ class CudaBackend : public Backend {
            reference::VisitedFlops(op, problem, options.algorithm);
   }
 
-  // Of 128 columns, on an H100: a multiprocessor's.
-  double FlopsPerSecond() const override {
-    return 4.6e12 * gpu_.multiprocessors;
+  DeviceRates Rates() const override {
+    return cuda::NominalRates(gpu_);
   }
 
   CutUnit Cut(const Problem& sequence, const GroupOptions&) const override {

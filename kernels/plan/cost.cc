@@ -4,6 +4,7 @@
 #include <optional>
 #include <variant>
 
+#include "kernels/plan/choose.h"
 #include "kernels/plan/cuts.h"
 #include "kernels/plan/gather.h"
 #include "kernels/plan/plan_builder.h"
@@ -52,115 +53,6 @@ double FlopsOf(const PlanRequest& request, const Compute& compute) {
     flops += pairs * FlopsOfPair(request, sequence, q_heads);
   }
   return flops;
-}
-
-namespace {
-
-double SecondsOf(const PlanRequest& request, const Plan& plan,
-                 const Pull& pull) {
-  double bytes = 0;
-  for (const Pull::Item& item : pull.items) {
-    const Buffer& to = plan.buffers[item.to];
-    bytes += static_cast<double>(
-        SliceBytes(request, to.tensor, to.dtype, item.slice));
-  }
-  return bytes / request.pulled_per_second;
-}
-
-// Bytes that a GPU reads of its own memory, or writes, in a second: an H200.
-constexpr double kReadPerSecond = 3.6e12;
-
-// Whichever takes longer: the arithmetic, or, where there are few rows, to read
-// K and V.
-double SecondsOf(const PlanRequest& request, const Plan& plan,
-                 const Compute& compute) {
-  int64_t bytes = 0;
-  for (const Part& part : compute.parts) {
-    for (const Columns& columns : part.columns) {
-      const Slice slice{
-          part.sequence, part.kv_head, part.kv_heads, columns.run, {}};
-      for (const int buffer : {columns.k, columns.v}) {
-        const Buffer& b = plan.buffers[buffer];
-        bytes += SliceBytes(request, b.tensor, b.dtype, slice);
-      }
-    }
-  }
-  return std::max(FlopsOf(request, compute) / request.flops_per_second,
-                  static_cast<double>(bytes) / kReadPerSecond);
-}
-
-// Of a slice of some buffers, all read or written once.
-double SecondsOf(const PlanRequest& request, const Plan& plan,
-                 const Slice& slice, absl::Span<const int> buffers) {
-  int64_t bytes = 0;
-  for (const int buffer : buffers) {
-    const Buffer& b = plan.buffers[buffer];
-    bytes += SliceBytes(request, b.tensor, b.dtype, slice);
-  }
-  return static_cast<double>(bytes) / kReadPerSecond;
-}
-
-double SecondsOf(const PlanRequest& request, const Plan& plan, const Sum& sum) {
-  std::vector<int> buffers = sum.terms;
-  buffers.push_back(sum.to);
-  return SecondsOf(request, plan, sum.slice, buffers);
-}
-
-double SecondsOf(const PlanRequest& request, const Plan& plan,
-                 const Merge& merge) {
-  std::vector<int> buffers;
-  for (const State& term : merge.terms) {
-    buffers.push_back(term.lse);
-    if (term.o.has_value()) buffers.push_back(*term.o);
-  }
-  for (const std::optional<int>& to : {merge.o, merge.lse}) {
-    if (to.has_value()) buffers.push_back(*to);
-  }
-  return SecondsOf(request, plan, merge.slice, buffers);
-}
-
-// When the last step has ended if each begins as soon as those that it waits
-// for have, and its device does nothing else of its kind.
-double EndOfSteps(const PlanRequest& request, const Plan& plan) {
-  std::vector<double> ends(plan.steps.size());
-  std::vector<double> pulled(plan.devices), computed(plan.devices);
-  double last = 0;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const Step& step = plan.steps[i];
-    for (const int other : step.after) ends[i] = std::max(ends[i], ends[other]);
-    const auto take = [&](std::vector<double>& free, double seconds) {
-      ends[i] = std::max(ends[i], free[step.device]) + seconds;
-      free[step.device] = ends[i];
-    };
-    if (const auto* pull = std::get_if<Pull>(&step.what)) {
-      take(pulled, SecondsOf(request, plan, *pull));
-    } else if (const auto* compute = std::get_if<Compute>(&step.what)) {
-      take(computed, SecondsOf(request, plan, *compute));
-    } else if (const auto* sum = std::get_if<Sum>(&step.what)) {
-      take(computed, SecondsOf(request, plan, *sum));
-    } else if (const auto* merge = std::get_if<Merge>(&step.what)) {
-      take(computed, SecondsOf(request, plan, *merge));
-    }
-    last = std::max(last, ends[i]);
-  }
-  return last;
-}
-
-}  // namespace
-
-absl::Duration Predict(const PlanRequest& request, const Plan& plan) {
-  if (GoesRound(plan.kind) || plan.kind == PlanKind::kKv) {
-    return absl::Seconds(EndOfSteps(request, plan));
-  }
-  double seconds = 0;
-  for (const PlanCost::Device& device : plan.cost.devices) {
-    const double fetch =
-        static_cast<double>(device.pulled_bytes) / request.pulled_per_second;
-    const double compute = device.flops / request.flops_per_second;
-    const double first = fetch * plan.first_section;
-    seconds = std::max(seconds, first + std::max(compute, fetch - first));
-  }
-  return absl::Seconds(seconds);
 }
 
 namespace {
@@ -277,6 +169,13 @@ double MostBufferBytes(Op op, const Problem& p, PlanKind kind, int devices) {
   const TensorBytes bytes(p);
   const double n = devices;
   const double heads = MostOfHeads(op, bytes, static_cast<double>(p.batch), n);
+  if (kind == PlanKind::kAuto) {
+    double most = 0;
+    for (const PlanKind candidate : Candidates()) {
+      most = std::max(most, MostBufferBytes(op, p, candidate, devices));
+    }
+    return most;
+  }
   if (!SharesTokens(kind)) return heads;
   if (kind == PlanKind::kGather) return MostOfGather(op, bytes, p, n);
   // Of many sequences it is heads.

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/time/time.h"
 #include "kernels/attention.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/plan_request.h"
@@ -23,13 +22,6 @@ double FlopsOf(const PlanRequest& request, const Compute& compute);
 // those takes that are in it one after another, and 0 for what takes over
 // another's. The plan's buffers reuse earlier ones, each once at most.
 std::vector<int64_t> MemoryBytes(const PlanRequest& request, const Plan& plan);
-
-// How long the devices take for the plan from the first step after the uploads
-// to the end of the last one before the downloads. What they fetch comes while
-// they compute, but for the first section. Where columns go round, and in kKv,
-// steps are as the plan has them: each device pulls one block, and computes
-// over one, sums or merges, at a time.
-absl::Duration Predict(const PlanRequest& request, const Plan& plan);
 
 // What the buffers of all devices together take at most, for whoever must know
 // before there is a plan: it costs as much whatever the sizes are, and memory

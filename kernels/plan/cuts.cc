@@ -67,6 +67,12 @@ std::vector<Runs> CutEvenly(int64_t tokens, int shares, const Grain& grain) {
   return cut;
 }
 
+std::vector<Runs> CutByRanges(int64_t tokens, int shares, const CutUnit& unit) {
+  constexpr int64_t kUnit = 128;
+  return CutEvenly(tokens, shares,
+                   {unit.columns >= tokens ? kUnit : unit.columns, 1});
+}
+
 std::vector<Runs> CutZigzag(int64_t tokens, int shares, const Grain& grain) {
   const Grid grid(tokens, grain);
   const int parts = 2 * shares;

@@ -30,6 +30,10 @@ inline Grain ColumnGrain(const CutUnit& unit) { return {unit.columns, 1}; }
 // `shares` parts of [0, tokens) of about the same length, of which the first
 // ones are empty where there are too few tokens.
 std::vector<Runs> CutEvenly(int64_t tokens, int shares, const Grain& grain);
+// The same where a device has what lies on it by ranges. Forward kernels that
+// share out a sequence's columns by themselves have a unit of all of them,
+// which says nothing of where columns may lie.
+std::vector<Runs> CutByRanges(int64_t tokens, int shares, const CutUnit& unit);
 // Each share is one part of 2 * shares from the front, and the one as far from
 // the back. Under a causal mask all have about as many pairs.
 std::vector<Runs> CutZigzag(int64_t tokens, int shares, const Grain& grain);

@@ -31,7 +31,8 @@ class Describer {
       : options_(options), backend_(backend) {
     request_.op = op;
     request_.kind = options.plan;
-    request_.flops_per_second = backend.FlopsPerSecond();
+    request_.deterministic = options.deterministic;
+    request_.rates = backend.Rates();
   }
 
   void Add(const Problem& p, ProblemShape shape) {

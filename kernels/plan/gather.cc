@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "kernels/plan/tiles.h"
+
 namespace attnd::plan {
 namespace {
 
@@ -130,14 +132,15 @@ std::vector<Work> WorkOf(const PlanRequest& request, const Plan& plan) {
       const Buffer& to = plan.buffers[item.to];
       const double seconds = static_cast<double>(SliceBytes(
                                  request, to.tensor, to.dtype, item.slice)) /
-                             (kReached * request.pulled_per_second);
+                             (kReached * request.rates.pull.bytes);
       Work& work = works[step.device];
       (IsGradient(to.tensor) ? work.send_back : work.fetch) += seconds;
     }
   }
-  for (int device = 0; device < plan.devices; ++device) {
-    works[device].compute =
-        plan.cost.devices[device].flops / request.flops_per_second;
+  for (const Step& step : plan.steps) {
+    if (const auto* compute = std::get_if<Compute>(&step.what)) {
+      works[step.device].compute += SecondsOf(request, plan, *compute).busy;
+    }
   }
   return works;
 }

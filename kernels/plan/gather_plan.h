@@ -64,8 +64,7 @@ class GatherPlan {
   // `what` is fetched in sections: "rows stay, columns".
   Plan Finish(absl::string_view what) {
     return builder_.Finish(
-        absl::StrCat(what, " in ", sections_, " sections of heads"), sections_,
-        section_ends_.front());
+        absl::StrCat(what, " in ", sections_, " sections of heads"), sections_);
   }
 
   PlanBuilder builder_;

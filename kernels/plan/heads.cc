@@ -1,10 +1,16 @@
 // Whole K/V heads of whole sequences to devices. Nothing travels between them,
 // but for a head that is cut by rows: its K and V go to each device that has
 // some, and each of those has a term of its dK and dV.
+//
+// Where inputs lie on the host a device takes its heads in a few sections, of
+// which one is computed while the next is brought and the one before is sent.
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/plan/plan_builder.h"
@@ -14,6 +20,58 @@
 namespace attnd::plan {
 namespace {
 
+// So many sections at most, none of them smaller than this: a launch and its
+// copies take some ten microseconds, and so do these bytes from the host.
+constexpr int kMostSections = 4;
+constexpr double kLeastBytes = 4 << 20;
+
+// What a K/V head of a share brings and sends, about.
+double BytesOfHead(const PlanRequest& request, const Share& share) {
+  const SequenceShape& sequence = request.sequences[share.sequence];
+  const ProblemShape& shape = request.ProblemOf(sequence);
+  const auto tensors = request.op == Op::kForward ? 1.0 : 2.0;
+  return tensors * 2 * static_cast<double>(shape.head_dim + shape.value_dim) *
+         static_cast<double>(share.rows.count * shape.group() +
+                             sequence.sees.columns);
+}
+
+// A device's shares in sections of about as many bytes. Only whole heads are
+// divided.
+std::vector<std::vector<Share>> SectionsOf(const PlanRequest& request,
+                                           const std::vector<Share>& shares) {
+  if (request.inputs != InputsLie::kOnHost) return {shares};
+  double all = 0;
+  for (const Share& share : shares) {
+    all += BytesOfHead(request, share) * static_cast<double>(share.kv_heads);
+  }
+  const int count = static_cast<int>(
+      std::clamp(all / kLeastBytes, 1.0, double{kMostSections}));
+  std::vector<std::vector<Share>> sections(count);
+  int section = 0;
+  double dealt = 0;
+  for (Share rest : shares) {
+    const double head = BytesOfHead(request, rest);
+    while (rest.kv_heads > 0) {
+      Share share = rest;
+      if (section + 1 < count) {
+        const double room = (section + 1) * all / count - dealt;
+        share.kv_heads =
+            std::clamp<int64_t>(std::llround(room / head), 0, rest.kv_heads);
+      }
+      if (share.kv_heads == 0) {
+        ++section;
+        continue;
+      }
+      sections[section].push_back(share);
+      dealt += head * static_cast<double>(share.kv_heads);
+      rest.kv_head += share.kv_heads;
+      rest.kv_heads -= share.kv_heads;
+    }
+  }
+  std::erase_if(sections, [](const auto& some) { return some.empty(); });
+  return sections;
+}
+
 class Heads {
  public:
   Heads(const PlanRequest& request, int devices)
@@ -22,23 +80,28 @@ class Heads {
 
   Plan Make() {
     std::vector<DevicePart> parts;
-    parts.reserve(builder_.devices());
+    int sections = 1;
     for (int device = 0; device < builder_.devices(); ++device) {
-      parts.push_back(LoadAll(device));
+      const size_t before = parts.size();
+      for (const auto& section : SectionsOf(request(), shares_[device])) {
+        parts.push_back(LoadAll(device, section));
+      }
+      sections = std::max(sections, static_cast<int>(parts.size() - before));
     }
     for (DevicePart& part : parts) ComputeAll(part);
     for (const DevicePart& part : parts) StoreAll(part);
     SumCutHeads();
-    return builder_.Finish(Why());
+    return builder_.Finish(Why(), sections);
   }
 
  private:
-  // What one device has to do.
+  // What one device has to do, in one section.
   struct DevicePart {
     int device = 0;
     Compute compute;
     std::vector<int> loaded;
     std::vector<int> outputs;  // buffers to be sent as they are
+    std::vector<int> terms;    // buffers of terms
     int step = -1;             // of `compute`
   };
   // dK or dV of one.
@@ -52,10 +115,10 @@ class Heads {
 
   const PlanRequest& request() const { return builder_.request(); }
 
-  DevicePart LoadAll(int device) {
+  DevicePart LoadAll(int device, const std::vector<Share>& shares) {
     DevicePart part;
     part.device = device;
-    for (const Share& share : shares_[device]) {
+    for (const Share& share : shares) {
       part.compute.parts.push_back(Load(share, part));
     }
     return part;
@@ -136,6 +199,7 @@ class Heads {
           return head.tensor == id && head.slice.sequence == slice.sequence &&
                  head.slice.head == slice.head;
         });
+    to.terms.push_back(buffer);
     const Term term{buffer};
     if (found != cut_.end()) {
       found->terms.push_back(term);
@@ -150,7 +214,8 @@ class Heads {
     part.step = builder_.Add(part.device, std::move(part.compute), part.loaded);
     for (CutHead& head : cut_) {
       for (Term& term : head.terms) {
-        if (builder_.buffer(term.buffer).device == part.device) {
+        if (std::find(part.terms.begin(), part.terms.end(), term.buffer) !=
+            part.terms.end()) {
           term.step = part.step;
         }
       }

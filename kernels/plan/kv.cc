@@ -79,17 +79,18 @@ class Kv {
 
   // The next sequence begins on the next device, so that not the same ones have
   // nothing of all short sequences, and results of many are put together on all
-  // devices.
+  // devices. Where columns lie on devices already they stay there.
   void Place(int32_t i) {
     const RowIntervals& sees = request().sequences[i].sees;
     const Run needed = Needed(sees, {0, sees.rows});
     const int devices = builder_.devices();
     Sequence& sequence = all_.emplace_back();
     sequence.device = i % devices;
-    const std::vector<Runs> cut = CutEvenly(
-        sees.columns, devices, ColumnGrain(request().sequences[i].unit));
+    const std::vector<Runs> cut =
+        CutByRanges(sees.columns, devices, request().sequences[i].unit);
     for (int part = 0; part < devices; ++part) {
-      const int device = (i + part) % devices;
+      const int device =
+          request().inputs == InputsLie::kByRanges ? part : (i + part) % devices;
       for (const Run& run : cut[part]) {
         const Run seen = Common(run, needed);
         if (seen.empty()) {

@@ -1,12 +1,14 @@
 #include "kernels/plan/make_plan.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/plan/choose.h"
 #include "kernels/plan/plan_builder.h"
 
 namespace attnd::plan {
 
 Plan MakePlan(const PlanRequest& request, int devices) {
   const PlanKind kind = request.kind;
+  if (kind == PlanKind::kAuto) return MakeBest(request, devices);
   if (!SharesTokens(kind)) return MakeHeads(request, devices);
   if (request.sequences.size() > kMostGathered) {
     Plan plan = MakeHeads(request, devices);

@@ -48,12 +48,15 @@ struct Buffer {
 struct Upload {
   int to = 0;  // a buffer, as all of these
   Slice slice;
+  // Whether that is memory in which it lies already (InputsLie::kByRanges).
+  bool lies_there = false;
 };
 struct Download {
   int from = 0;
   Slice slice;
 };
-// From another device's buffers, all of them at once.
+// From another device's buffers, all of them at once; or from the device's own,
+// where inputs lie on devices and not as the plan wants them.
 struct Pull {
   struct Item {
     int from = 0, to = 0;
@@ -148,8 +151,6 @@ struct Plan {
   // order.
   std::vector<Step> steps;
   int sections = 1;  // of heads, in which data is pulled
-  // The share of what is pulled that comes before anything can be computed.
-  double first_section = 1;
   PlanCost cost;
   std::string why;
 };

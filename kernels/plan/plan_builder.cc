@@ -68,8 +68,55 @@ int PlanBuilder::UploadAll(int buffer) {
 }
 
 int PlanBuilder::UploadPart(int buffer, Slice slice) {
+  const TensorId id = plan_.buffers[buffer].tensor;
+  if (request_.inputs == InputsLie::kByRanges && HasColumns(id)) {
+    return CopyFromRanges(buffer, slice);
+  }
   return Add(plan_.buffers[buffer].device, Upload{buffer, std::move(slice)},
              {});
+}
+
+PlanBuilder::Range PlanBuilder::RangeOn(int device, TensorId id,
+                                        int32_t sequence, const Run& tokens) {
+  const auto [found, is_new] = ranges_.try_emplace({device, id, sequence});
+  if (is_new) {
+    const ProblemShape& shape = request_.ProblemOf(sequence);
+    const Slice slice = ColumnsOf(sequence, 0, shape.kv_heads, tokens);
+    const int buffer = NewBuffer(device, id, *shape.inputs[id], slice);
+    found->second = {buffer, Add(device, Upload{buffer, slice, true}, {})};
+  }
+  return found->second;
+}
+
+int PlanBuilder::CopyFromRanges(int buffer, const Slice& slice) {
+  const Buffer to = plan_.buffers[buffer];
+  const SequenceShape& sequence = request_.sequences[slice.sequence];
+  const std::vector<Runs> ranges =
+      CutByRanges(sequence.sees.columns, devices(), sequence.unit);
+  const ProblemShape& shape = request_.ProblemOf(sequence);
+  for (const Run& own : ranges[to.device]) {
+    // The buffer is that memory itself.
+    if (slice == ColumnsOf(slice.sequence, 0, shape.kv_heads, own) &&
+        slice == to.slice) {
+      return Add(to.device, Upload{buffer, slice, true}, {});
+    }
+  }
+  std::vector<int> after;
+  // Its own range first: that is the nearest.
+  for (int i = 0; i < devices(); ++i) {
+    const int peer = (to.device + i) % devices();
+    for (const Run& run : ranges[peer]) {
+      Slice common = slice;
+      common.tokens = Common(slice.tokens, run);
+      if (common.tokens.empty()) continue;
+      const Range range = RangeOn(peer, to.tensor, slice.sequence, run);
+      after.push_back(range.step);
+      after = {Add(to.device, Pull{peer, {{range.buffer, buffer, common}}},
+                   std::move(after))};
+    }
+  }
+  if (!after.empty()) return after.front();
+  return Add(to.device, Upload{buffer, slice, true}, {});  // of nothing
 }
 
 void PlanBuilder::DownloadAll(int buffer, const std::vector<int>& after) {
@@ -101,8 +148,10 @@ void PlanBuilder::Count(const Step& step) {
     return SliceBytes(request_, b.tensor, b.dtype, slice);
   };
   if (const auto* upload = std::get_if<Upload>(&step.what)) {
+    if (upload->lies_there) return;
     cost.uploaded_bytes += bytes(upload->to, upload->slice);
   } else if (const auto* pull = std::get_if<Pull>(&step.what)) {
+    if (pull->peer == step.device) return;
     for (const Pull::Item& item : pull->items) {
       cost.pulled_bytes += bytes(item.to, item.slice);
     }
@@ -111,9 +160,8 @@ void PlanBuilder::Count(const Step& step) {
   }
 }
 
-Plan PlanBuilder::Finish(std::string why, int sections, double first_section) {
+Plan PlanBuilder::Finish(std::string why, int sections) {
   plan_.sections = sections;
-  plan_.first_section = first_section;
   plan_.cost.devices.resize(plan_.devices);
   const std::vector<int64_t> memory = MemoryBytes(request_, plan_);
   for (size_t i = 0; i < memory.size(); ++i) {

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -54,7 +57,7 @@ class PlanBuilder {
     return static_cast<int>(plan_.steps.size()) - 1;
   }
 
-  // All of the buffer, from the host; the step.
+  // All of an input's buffer, from wherever that lies; the last step of it.
   int UploadAll(int buffer);
   // A slice of it.
   int UploadPart(int buffer, Slice slice);
@@ -73,13 +76,20 @@ class PlanBuilder {
                const Run& rows, const Runs& columns) const;
 
   // With its costs.
-  Plan Finish(std::string why, int sections = 1, double first_section = 1);
+  Plan Finish(std::string why, int sections = 1);
 
  private:
+  // K or V of a sequence that lies on a device, and the step that says so.
+  struct Range {
+    int buffer = 0, step = 0;
+  };
+  Range RangeOn(int device, TensorId id, int32_t sequence, const Run& tokens);
+  int CopyFromRanges(int buffer, const Slice& slice);
   void Count(const Step& step);
 
   const PlanRequest& request_;
   Plan plan_;
+  std::map<std::tuple<int, TensorId, int32_t>, Range> ranges_;
 };
 
 // The kinds, over `devices` >= 1.

@@ -11,14 +11,12 @@
 #include "kernels/attention.h"
 #include "kernels/backend.h"
 #include "kernels/cut_unit.h"
+#include "kernels/device_rates.h"
 #include "kernels/mask.h"
 #include "kernels/plan_kind.h"
 #include "kernels/request.h"
 
 namespace attnd::plan {
-
-// Between two GPUs over NVLink, in copies of some MiB: 2 x H100.
-inline constexpr double kPulledPerSecond = 340e9;
 
 // What `gather` fetches: K and V of the columns that a device's rows see, or Q,
 // dO and their kin of the rows that see its columns.
@@ -57,7 +55,7 @@ struct PlanRequest {
   Op op = Op::kForward;
   std::vector<ProblemShape> problems;  // of one dtype and one pair of dims
   std::vector<SequenceShape> sequences;
-  PlanKind kind = PlanKind::kHeads;  // kAuto is that, too; never kOneDevice
+  PlanKind kind = PlanKind::kHeads;  // never kOneDevice
   // Of kGather: in how many sections of heads data is fetched and computed, if
   // there may be so many (gather.h); 0: as the plan finds best.
   int sections = 0;
@@ -65,9 +63,8 @@ struct PlanRequest {
   // always fetches columns.
   std::optional<Gathered> gathered;
   InputsLie inputs = InputsLie::kOnHost;
-  // What a device does in a second, about: FLOPs, and bytes from another one.
-  double flops_per_second = 1e12;
-  double pulled_per_second = kPulledPerSecond;
+  bool deterministic = false;  // as GroupOptions has it
+  DeviceRates rates;           // of each device
 
   const ProblemShape& ProblemOf(const SequenceShape& sequence) const {
     return problems[sequence.problem];
@@ -76,6 +73,13 @@ struct PlanRequest {
     return ProblemOf(sequences[sequence]);
   }
 };
+
+// Of the op's kernels.
+template <class Request>
+auto& KernelRatesOf(Request& request) {
+  return request.op == Op::kForward ? request.rates.forward
+                                    : request.rates.backward;
+}
 
 // The shapes of problems of which every tensor is given, and every result is
 // wanted in the inputs' type; their memory is not looked at.

@@ -113,13 +113,4 @@ std::vector<std::vector<Share>> ShareHeads(const PlanRequest& request,
   return Dealer(request, devices).Deal();
 }
 
-bool DividesByHeads(const PlanRequest& request, int devices) {
-  for (const std::vector<Share>& shares : ShareHeads(request, devices)) {
-    for (const Share& share : shares) {
-      if (share.is_cut(request)) return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace attnd::plan

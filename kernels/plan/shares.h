@@ -29,9 +29,6 @@ struct Share {
 std::vector<std::vector<Share>> ShareHeads(const PlanRequest& request,
                                            int devices);
 
-// Whether no head is cut so.
-bool DividesByHeads(const PlanRequest& request, int devices);
-
 }  // namespace attnd::plan
 
 #endif  // ATTND_KERNELS_PLAN_SHARES_H_

@@ -84,7 +84,7 @@ std::string FaultOfCosts(const PlanRequest& request, const Plan& plan) {
   }
   for (const Step& step : plan.steps) {
     const auto* pull = std::get_if<Pull>(&step.what);
-    if (pull == nullptr) continue;
+    if (pull == nullptr || pull->peer == step.device) continue;
     for (const Pull::Item& item : pull->items) {
       const Buffer& to = plan.buffers[item.to];
       costs[step.device].pulled_bytes +=

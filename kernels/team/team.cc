@@ -1,14 +1,16 @@
 #include "kernels/team/team.h"
 
 #include <algorithm>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/host_buffer.h"
+#include "kernels/plan/choose.h"
 #include "kernels/plan/cost.h"
 #include "kernels/plan/plan_request.h"
-#include "kernels/plan/shares.h"
+#include "kernels/team/calibration.h"
 #include "kernels/team/team_stream.h"
 
 namespace attnd {
@@ -24,7 +26,8 @@ bool HasFewSequences(const Problem* problem) {
 
 class Team : public Backend {
  public:
-  explicit Team(std::vector<Backend*> members) : members_(std::move(members)) {
+  Team(std::vector<Backend*> members, const DeviceRates& rates)
+      : members_(std::move(members), rates) {
     const DeviceInfo& first = members_.at(0).device();
     device_.kind = "team";
     device_.name = absl::StrCat(members_.size(), " x ", first.name);
@@ -100,21 +103,23 @@ class Team : public Backend {
     return members_.at(0).CostFlops(op, problem, options);
   }
 
-  double FlopsPerSecond() const override {
-    return members_.size() * members_.at(0).FlopsPerSecond();
-  }
-
-  // Sharing a request out costs some hundred microseconds, and a device that
-  // computes a part of it computes nothing else meanwhile.
-  bool Suits(Op op, double flops,
-             absl::Span<const Problem* const> problems) const override {
-    constexpr double kLeastSeconds = 2e-3;
-    return flops >= kLeastSeconds * members_.at(0).FlopsPerSecond() &&
-           problems.size() <= kMostSequences &&
-           std::all_of(problems.begin(), problems.end(), HasFewSequences) &&
-           plan::DividesByHeads(
-               plan::DescribeShapes(op, problems, {}, members_.at(0)),
-               members_.size());
+  // A request of which one device takes less than a millisecond is not looked
+  // at.
+  std::optional<PlanChoice> ChoosePlan(
+      Op op, double flops, const GroupOptions& options,
+      absl::Span<const Problem* const> problems) const override {
+    constexpr double kLeastSeconds = 1e-3;
+    const DeviceRates& rates = members_.rates();
+    const auto& kernel = op == Op::kForward ? rates.forward : rates.backward;
+    if (flops < kLeastSeconds * kernel.flops / 2 ||
+        problems.size() > kMostSequences ||
+        !std::all_of(problems.begin(), problems.end(), HasFewSequences)) {
+      return std::nullopt;
+    }
+    plan::PlanRequest request =
+        plan::DescribeShapes(op, problems, options, members_.at(0));
+    request.rates = rates;
+    return plan::ChooseShared(request, members_.size());
   }
 
   CutUnit Cut(const Problem& sequence,
@@ -142,7 +147,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateTeam(
           "a team's devices must be alike: ", first.name, ", ", device.name));
     }
   }
-  return std::make_unique<Team>(std::move(members));
+  const DeviceRates rates = Calibrate(members);
+  return std::make_unique<Team>(std::move(members), rates);
 }
 
 }  // namespace attnd

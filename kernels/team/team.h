@@ -22,7 +22,8 @@ namespace attnd {
 // RESOURCE_EXHAUSTED: the last one's.
 //
 // Runs kAuto's kernels alone: UNIMPLEMENTED for any other algorithm, and for
-// PlanKind::kOneDevice. PlanKind::kAuto is kHeads.
+// PlanKind::kOneDevice. What PlanKind::kAuto is follows from the request, the
+// number of devices, and what they did when the team was made (calibration.h).
 //
 // `members` (1 or more, of one kind of device) outlive the team, and may run
 // streams of their own beside it. INVALID_ARGUMENT: no members, or unlike ones.

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "kernels/plan/cost.h"
 #include "kernels/plan/make_plan.h"
+#include "kernels/plan/predict.h"
 #include "kernels/team/plan_run.h"
 
 namespace attnd {
@@ -149,6 +149,7 @@ absl::Status TeamStream::RunOnce(Job& job) {
   job.request = job.op == Op::kForward
                     ? plan::Describe(job.group.forward, job.options, first)
                     : plan::Describe(job.group.backward, job.options, first);
+  job.request.rates = members_.rates();
   job.plan = plan::MakePlan(job.request, static_cast<int>(streams.size()));
   PlanRun run(job.request, job.plan, job.group, job.options, streams, points_);
   points_ += static_cast<int>(job.plan.steps.size());
@@ -271,7 +272,10 @@ void TeamStream::WriteReport() {
         {members_.NameOf(member), times_[member].compute});
   }
   for (const Job& one : jobs_) {
-    report_.predicted += plan::Predict(one.request, one.plan);
+    // Of what lies on the devices by then, as their own times are measured.
+    plan::PlanRequest request = one.request;
+    request.inputs = plan::InputsLie::kWherePlanned;
+    report_.predicted += plan::Predict(request, one.plan);
   }
 }
 

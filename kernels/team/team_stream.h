@@ -23,11 +23,13 @@ namespace attnd {
 // Which of a team's devices work. Thread-safe.
 class Members {
  public:
-  explicit Members(std::vector<Backend*> all)
-      : all_(std::move(all)), faults_(all_.size()) {}
+  Members(std::vector<Backend*> all, const DeviceRates& rates)
+      : all_(std::move(all)), rates_(rates), faults_(all_.size()) {}
 
   int size() const { return static_cast<int>(all_.size()); }
   Backend& at(int member) const { return *all_[member]; }
+  // Of each.
+  const DeviceRates& rates() const { return rates_; }
   // "cuda:1"
   std::string NameOf(int member) const;
 
@@ -39,6 +41,7 @@ class Members {
 
  private:
   const std::vector<Backend*> all_;
+  const DeviceRates rates_;
   mutable Mutex mutex_;
   std::vector<absl::Status> faults_ ABSL_GUARDED_BY(mutex_);
 };

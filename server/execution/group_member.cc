@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
+
 #include "server/execution/upload.h"
 #include "server/work/group_key.h"
 #include "server/work/request_bytes.h"
@@ -234,6 +236,9 @@ absl::StatusOr<WorkResult> GroupMember::TakeResult(const WorkResult& group) {
   result.batch_requests = group.batch_requests;
   result.phases = group.phases;
   result.plan = group.plan;
+  if (result.plan.has_value() && work_->plan.has_value()) {
+    absl::StrAppend(&result.plan->why, "; ", work_->plan->why);
+  }
   return result;
 }
 

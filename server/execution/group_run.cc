@@ -32,6 +32,9 @@ GroupRun::GroupRun(const Backend& backend, std::unique_ptr<Stream> stream,
                    OutputPool& pool, std::vector<WorkPtr> works)
     : backend_(backend), pool_(pool), stream_(std::move(stream)) {
   options_ = OptionsOf(works.front()->request->spec());
+  if (const auto& plan = works.front()->plan; plan.has_value()) {
+    options_.plan = plan->kind;
+  }
   members_.reserve(works.size());
   for (WorkPtr& work : works) members_.emplace_back(std::move(work));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -117,19 +118,21 @@ uint64_t Teams(absl::Span<Backend* const> backends) {
   return teams;
 }
 
-// Those of `teams` that should run a request about which nobody has said how.
-uint64_t Suitable(absl::Span<Backend* const> backends, uint64_t teams,
-                  const Request& request,
-                  absl::Span<const Problem* const> problems) {
+// Of `teams`, the first one that should run a request about which nobody has
+// said how, and by which plan; none if one device should.
+uint64_t FindTeam(absl::Span<Backend* const> backends, uint64_t teams,
+                  const Request& request, const GroupOptions& options,
+                  absl::Span<const Problem* const> problems,
+                  std::optional<PlanChoice>& plan) {
   if (request.spec().algorithm != Algorithm::kAuto) return 0;
   for (size_t i = 0; i < backends.size(); ++i) {
     const uint64_t bit = uint64_t{1} << i;
-    if ((teams & bit) != 0 &&
-        !backends[i]->Suits(request.spec().op, request.flops(), problems)) {
-      teams &= ~bit;
-    }
+    if ((teams & bit) == 0) continue;
+    plan = backends[i]->ChoosePlan(request.spec().op, request.flops(), options,
+                                   problems);
+    if (plan.has_value()) return bit;
   }
-  return teams;
+  return 0;
 }
 
 // Finds out which of `devices` can run it, and what that takes. Not OK: why one
@@ -206,12 +209,16 @@ absl::StatusOr<Footprint> Measure(const Request& request,
   if (NeedsTeam(spec.plan)) {
     asked = teams;
   } else if (spec.plan == PlanKind::kAuto) {
-    asked = Suitable(backends, teams, request, problems);
+    asked = FindTeam(backends, teams, request, footprint.key.options, problems,
+                     footprint.plan);
     if (asked != 0) {
+      footprint.key.options.plan = footprint.plan->kind;
       MeasureOn(backends, asked, spec.op, problems, footprint).IgnoreError();
     }
     // A team that it does not fit leaves it to one device.
     if (footprint.devices != 0) return footprint;
+    footprint.key.options.plan = PlanKind::kAuto;
+    footprint.plan.reset();
     footprint.too_large = absl::OkStatus();
     asked = placement.devices & ~teams;
   }

@@ -5,6 +5,7 @@
 // room for it now.
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -22,6 +23,9 @@ namespace attnd::server {
 struct Footprint {
   GroupKey key;
   uint64_t devices = 0;  // bit d: backends[d] can run it
+  // What a team chose where nobody has said how the request is to run. It
+  // follows from the request alone, or bits would depend on the group.
+  std::optional<PlanChoice> plan;
   // INVALID_ARGUMENT if a device has a kernel, but even empty not the memory.
   absl::Status too_large;
   int64_t input_bytes = 0;

@@ -56,6 +56,7 @@ void WorkQueue::Add(const WorkPtr& work, const Footprint& footprint,
                     uint64_t devices) {
   LeavePlace(footprint.flops);
   work->id = ++last_id_;
+  work->plan = footprint.plan;
   work->cost_flops = footprint.flops;
   work->cost_bytes = footprint.moved_bytes();
   Pending pending = Describe(*work);

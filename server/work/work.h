@@ -83,6 +83,7 @@ struct Work {
 
   // The scheduler's own.
   uint64_t id = 0;
+  std::optional<PlanChoice> plan;  // Footprint::plan
   absl::Time admitted;
   double cost_flops = 0;   // Footprint::flops; once paused, what is left of it
   int64_t cost_bytes = 0;  // Footprint::moved_bytes

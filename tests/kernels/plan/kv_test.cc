@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "kernels/plan/cost.h"
 #include "kernels/plan/make_plan.h"
+#include "kernels/plan/predict.h"
 #include "kernels/plan/validate.h"
 #include "tests/kernels/plan/causal_request.h"
 
@@ -197,22 +198,24 @@ TEST(KvTest, SaysWhatItDoes) {
 
 TEST(KvTest, TakesAsLongAsComputingThenPullingThenMerging) {
   PlanRequest request = Decode(4, {kColumns});
+  request.inputs = InputsLie::kWherePlanned;
+  request.sequences[0].unit.rows = 4;  // no tile has rows that do not count
   const Plan plan = PlanOf(request);
   const auto seconds = [&] {
     return absl::ToDoubleSeconds(Predict(request, plan));
   };
-  request.flops_per_second = 1e30;
-  request.pulled_per_second = 1e30;
+  KernelRatesOf(request).flops = 1e30;
+  request.rates.pull.bytes = 1e30;
   // K and V are read, and then four terms, and O and LSE written.
   const double memory = seconds();
   EXPECT_GT(memory, kColumns / kDevices * kTokenBytes / 3.6e12);
   EXPECT_LT(
       memory,
       (kColumns / kDevices * kTokenBytes + 5.0 * 4 * kStateBytes) / 3.5e12);
-  request.pulled_per_second = 1e6;
+  request.rates.pull.bytes = 1e6;
   EXPECT_NEAR(seconds(), 3.0 * 4 * kStateBytes / 1e6 + memory, 1e-9);
-  request.pulled_per_second = 1e30;
-  request.flops_per_second = 1e6;
+  request.rates.pull.bytes = 1e30;
+  KernelRatesOf(request).flops = 1e6;
   EXPECT_NEAR(seconds(), plan.cost.devices[0].flops / 1e6, 1e-3);
 }
 

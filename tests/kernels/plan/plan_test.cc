@@ -1,4 +1,6 @@
 #include <cstdint>
+#include <tuple>
+#include <variant>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -49,11 +51,37 @@ double Imbalance(const Plan& plan) {
 
 TEST(PlanTest, HeadsThatDivideStayWhole) {
   const PlanRequest request = Causal(PlanKind::kHeads, 16384, 16);
-  EXPECT_TRUE(DividesByHeads(request, 2));
-  EXPECT_FALSE(DividesByHeads(request, 3));
   const Plan plan = MakePlan(request, 2);
   EXPECT_EQ(plan.cost.devices[0].pulled_bytes, 0);
   EXPECT_EQ(plan.cost.devices[0].flops, plan.cost.devices[1].flops);
+}
+
+// From the host heads come in sections, so that the first are computed before
+// the last are there: each once, and none of them cut for it.
+TEST(PlanTest, HeadsComeFromTheHostInSections) {
+  for (const auto& [inputs, tokens, sections] :
+       {std::tuple{InputsLie::kOnHost, 16384, 4},
+        std::tuple{InputsLie::kOnHost, 128, 1},
+        std::tuple{InputsLie::kWherePlanned, 16384, 1}}) {
+    PlanRequest request = Causal(PlanKind::kHeads, tokens, 16);
+    request.inputs = inputs;
+    const Plan plan = MakePlan(request, 2);
+    EXPECT_EQ(plan.sections, sections);
+    std::vector<int> computes(2);
+    int64_t heads = 0;
+    for (const Step& step : plan.steps) {
+      const auto* compute = std::get_if<Compute>(&step.what);
+      if (compute == nullptr) continue;
+      ++computes[step.device];
+      ASSERT_EQ(compute->parts.size(), 1);
+      EXPECT_EQ(compute->parts[0].rows.count, tokens);
+      heads += compute->parts[0].kv_heads;
+      // What the section needs, and no other's.
+      EXPECT_EQ(step.after.size(), 3);
+    }
+    EXPECT_EQ(heads, 16);
+    EXPECT_EQ(computes, std::vector<int>(2, sections));
+  }
 }
 
 TEST(PlanTest, DevicesComputeAsMuch) {
@@ -91,12 +119,12 @@ TEST(PlanTest, AWindowIsFetchedFromTheNeighbour) {
 
 TEST(PlanTest, TheFirstSectionIsSmallWhereComputingHidesTheRest) {
   PlanRequest request = Causal(PlanKind::kGather, 16384, 16);
-  request.flops_per_second = 600e12;
+  KernelRatesOf(request).flops = 600e12;
   const Sections short_ones = ChooseGathering(request, 2).sections;
   EXPECT_LE(short_ones.front(), 4.0 / 16);
   EXPECT_LE(short_ones.size(), 3);
   request = Causal(PlanKind::kGather, 131072, 16);
-  request.flops_per_second = 600e12;
+  KernelRatesOf(request).flops = 600e12;
   const Sections long_ones = ChooseGathering(request, 2).sections;
   EXPECT_EQ(long_ones.front(), 1.0 / 16);
   EXPECT_EQ(long_ones.size(), 2);
@@ -124,7 +152,7 @@ PlanRequest CausalBackward(int64_t tokens, int64_t kv_heads, int64_t group) {
   for (const TensorId id : {TensorId::kDQ, TensorId::kDK, TensorId::kDV}) {
     shape.outputs[id] = DType::kBF16;
   }
-  request.flops_per_second = 600e12;
+  KernelRatesOf(request).flops = 600e12;
   return request;
 }
 

@@ -104,6 +104,8 @@ PlanRequest RandomRequest(uint32_t seed) {
       request.sequences.push_back(sequence);
     }
   }
+  request.inputs = static_cast<InputsLie>(random.Int(0, 2));
+  if (random.Chance(0.1)) request.kind = PlanKind::kAuto;
   return request;
 }
 

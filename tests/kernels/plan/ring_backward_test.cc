@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/plan/cost.h"
 #include "kernels/plan/make_plan.h"
+#include "kernels/plan/predict.h"
 #include "kernels/plan/validate.h"
 #include "tests/kernels/plan/causal_request.h"
 
@@ -176,20 +177,22 @@ TEST(RingBackwardTest, AWindowsGradientsComeFromTheNeighbour) {
 TEST(RingBackwardTest, PassingOnHidesBehindComputing) {
   constexpr int kDevices = 4;
   PlanRequest request = Full(PlanKind::kRing, kDevices * kOwn);
+  request.inputs = InputsLie::kWherePlanned;
+  request.rates.memory_bytes = 1e30;
   const auto predict = [&] {
     return absl::ToDoubleSeconds(Predict(request, MakePlan(request, kDevices)));
   };
   const double flops = MakePlan(request, kDevices).cost.devices[0].flops;
   const double step = kOwn * (kTokenBytes + kTokenFloats);  // bytes
-  request.flops_per_second = flops;                         // in one second
-  request.pulled_per_second = 8 * step;
-  const double home = kOwn * kTokenBytes / 2 / request.pulled_per_second;
+  KernelRatesOf(request).flops = flops;                         // in one second
+  request.rates.pull.bytes = 8 * step;
+  const double home = kOwn * kTokenBytes / 2 / request.rates.pull.bytes;
   EXPECT_NEAR(predict(), 1 + home, 1e-3);
   // Of one head alone there are no two sections: gradients come between steps.
   request.problems[0].q_heads = request.problems[0].kv_heads = 1;
-  request.flops_per_second = flops / 2;
-  request.pulled_per_second = 4 * step;
-  const double gradients = kOwn * kTokenFloats / 2 / request.pulled_per_second;
+  KernelRatesOf(request).flops = flops / 2;
+  request.rates.pull.bytes = 4 * step;
+  const double gradients = kOwn * kTokenFloats / 2 / request.rates.pull.bytes;
   EXPECT_NEAR(predict(), 1 + (kDevices - 1) * gradients + home * 2, 1e-3);
 }
 

@@ -12,6 +12,7 @@
 #include "gtest/gtest.h"
 #include "kernels/plan/cost.h"
 #include "kernels/plan/make_plan.h"
+#include "kernels/plan/predict.h"
 #include "tests/kernels/plan/causal_request.h"
 
 namespace attnd::plan {
@@ -145,19 +146,21 @@ TEST(RingTest, ABlockIsPulledBeforeTheOneBeforeItIsComputed) {
 
 TEST(RingTest, TakesAsLongAsTheSlowerOfPullingAndComputing) {
   PlanRequest request = Full(PlanKind::kRing, 4096);
+  request.inputs = InputsLie::kWherePlanned;
+  request.rates.memory_bytes = 1e30;
   const Plan plan = MakePlan(request, 4);
-  request.flops_per_second = 1e18;
-  request.pulled_per_second = 1e9;
+  KernelRatesOf(request).flops = 1e18;
+  request.rates.pull.bytes = 1e9;
   const double pulls = 3.0 * 1024 * kTokenBytes / 1e9;
   EXPECT_NEAR(absl::ToDoubleSeconds(Predict(request, plan)), pulls,
               1e-3 * pulls);
-  request.flops_per_second = 1e9;
-  request.pulled_per_second = 1e18;
+  KernelRatesOf(request).flops = 1e9;
+  request.rates.pull.bytes = 1e18;
   const double computes = plan.cost.devices[0].flops / 1e9;
   EXPECT_NEAR(absl::ToDoubleSeconds(Predict(request, plan)), computes,
               1e-3 * computes);
   // As long as a block takes either way: the first one is there already.
-  request.pulled_per_second = 1024 * kTokenBytes / (computes / 4);
+  request.rates.pull.bytes = 1024 * kTokenBytes / (computes / 4);
   EXPECT_NEAR(absl::ToDoubleSeconds(Predict(request, plan)), computes,
               1e-3 * computes);
 }

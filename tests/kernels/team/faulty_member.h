@@ -212,7 +212,7 @@ class FaultyBackend : public Backend {
                    const GroupOptions& options) const override {
     return backend_->CostFlops(op, problem, options);
   }
-  double FlopsPerSecond() const override { return backend_->FlopsPerSecond(); }
+  DeviceRates Rates() const override { return backend_->Rates(); }
   CutUnit Cut(const Problem& sequence,
               const GroupOptions& options) const override {
     return backend_->Cut(sequence, options);

@@ -56,6 +56,13 @@ class TeamTest : public ::testing::TestWithParam<TeamParam> {
            (GetParam().plan == PlanKind::kHeads ? 0 : 500);
   }
 
+  // Whether the team would share such a request, of so many FLOPs.
+  bool IsShared(const Problem& problem, double flops) const {
+    const Problem* const problems[] = {&problem};
+    return team_.backend->ChoosePlan(Op::kForward, flops, {}, problems)
+        .has_value();
+  }
+
   TeamOf cpu_{Cpus(GetParam().devices)};
   Device& team_ = *cpu_.team;
 };
@@ -214,11 +221,10 @@ TEST_P(TeamTest, SizesThatNoDeviceHasAreNoTrouble) {
   problem.batch = int64_t{1} << 31;
   EXPECT_TRUE(
       absl::IsUnimplemented(team.Supports(Op::kForward, problem, Options())));
-  const Problem* const problems[] = {&problem};
-  EXPECT_FALSE(team.Suits(Op::kForward, 1e30, problems));
+  EXPECT_FALSE(IsShared(problem, 1e30));
 }
 
-TEST_P(TeamTest, IsForLargeRequestsWhoseHeadsDivide) {
+TEST_P(TeamTest, IsForLargeRequestsThatSeveralDevicesEndSooner) {
   KvSegment segment;
   segment.len = 4096;
   Problem problem;
@@ -227,12 +233,15 @@ TEST_P(TeamTest, IsForLargeRequestsWhoseHeadsDivide) {
   problem.q_heads = problem.kv_heads = 2 * GetParam().devices;
   problem.head_dim = problem.value_dim = 64;
   problem.kv = {&segment, 1};
-  const Problem* const problems[] = {&problem};
-  EXPECT_TRUE(team_.backend->Suits(Op::kForward, 1e15, problems));
-  EXPECT_FALSE(team_.backend->Suits(Op::kForward, 1e6, problems));
+  const bool several = GetParam().devices > 1;
+  EXPECT_EQ(IsShared(problem, 1e15), several);
+  EXPECT_FALSE(IsShared(problem, 1e6));
+  // Heads need not divide: one is cut by rows then.
   problem.q_heads = problem.kv_heads = 2 * GetParam().devices + 1;
-  EXPECT_EQ(team_.backend->Suits(Op::kForward, 1e15, problems),
-            GetParam().devices == 1);
+  EXPECT_EQ(IsShared(problem, 1e15), several);
+  // Of one row over few columns there is nothing to share out.
+  segment.len = problem.q_len = problem.q_heads = problem.kv_heads = 1;
+  EXPECT_FALSE(IsShared(problem, 1e15));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TeamTest,

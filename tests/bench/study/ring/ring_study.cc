@@ -64,9 +64,9 @@ void Trace(const RingStudyOptions& options, const Devices& devices) {
             op, problems, {.plan = kind}, *devices.front());
         request.sections = options.sections;
         if (options.tflops > 0)
-          request.flops_per_second = 1e12 * options.tflops;
+          plan::KernelRatesOf(request).flops = 1e12 * options.tflops;
         if (options.link_gb > 0)
-          request.pulled_per_second = 1e9 * options.link_gb;
+          request.rates.pull.bytes = 1e9 * options.link_gb;
         const plan::Plan plan = plan::MakePlan(request, count);
         absl::PrintF(
             "{\"plan\": \"%s\", \"op\": \"%s\", \"devices\": %d, \"batch\": "

@@ -1,0 +1,182 @@
+#include "kernels/team/calibration.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "kernels/plan/make_plan.h"
+#include "kernels/plan/plan_request.h"
+#include "kernels/plan/predict.h"
+#include "kernels/team/member_stream.h"
+
+namespace attnd {
+namespace {
+
+// Large enough to tell a link's speed, and small enough to be had at once.
+constexpr int64_t kCopyBytes = int64_t{16} << 20;
+// Each measurement is the best of so many, after one that does not count.
+constexpr int kTurns = 3;
+// Launches of one measurement, so that what surrounds them does not count.
+constexpr int kLaunches = 4;
+// A GPU that begins to compute is so much faster than one that has computed for
+// a while and is at its limit of power.
+constexpr double kAtFirst = 1.15;
+
+// Self-attention over zeros: Q, K and V are the same kCopyBytes.
+constexpr int64_t kTokens = 4096, kHeads = 16, kDim = 128;
+static_assert(kTokens * kHeads * kDim * 2 == kCopyBytes);
+
+// `measured` in parts of `expected`, in eighths, and within what is likely.
+double Factor(double measured, double expected) {
+  return std::clamp(std::round(8 * measured / expected), 1.0, 64.0) / 8;
+}
+
+class Calibrator {
+ public:
+  explicit Calibrator(const std::vector<Backend*>& members)
+      : members_(members), host_memory_(members.front()->host_memory()) {}
+  Calibrator(const Calibrator&) = delete;
+  Calibrator& operator=(const Calibrator&) = delete;
+  ~Calibrator() {
+    for (const auto& stream : streams_) {
+      stream->Wait().status().IgnoreError();
+    }
+    if (host_ != nullptr) host_memory_->Free(host_, kCopyBytes);
+  }
+
+  absl::Status Correct(DeviceRates& rates) {
+    absl::Status status = Begin();
+    if (!status.ok()) return status;
+    const auto correct = [&](DeviceRates::Link& link, Act act) {
+      const absl::StatusOr<double> seconds = Time(act);
+      if (!seconds.ok()) return seconds.status();
+      const double expected = link.seconds + kCopyBytes / link.bytes;
+      link.bytes *= Factor(expected, *seconds);
+      return absl::OkStatus();
+    };
+    // Uploads first, which leave zeros.
+    const BlockCopy copy = {.row_bytes = kCopyBytes};
+    status = correct(rates.upload, [&](size_t i) {
+      BlockCopy upload = copy;
+      upload.from = host_;
+      upload.to = memory_[i];
+      return streams_[i]->Upload(upload);
+    });
+    status.Update(correct(rates.pull, [&](size_t i) {
+      const size_t peer = (i + 1) % streams_.size();
+      BlockCopy pull = copy;
+      pull.from = memory_[peer];
+      pull.to = results_[i];
+      return streams_[i]->Pull(*streams_[peer], pull);
+    }));
+    status.Update(CorrectKernels(rates));
+    rates.download.bytes = rates.upload.bytes;
+    return status;
+  }
+
+ private:
+  using Act = absl::FunctionRef<absl::Status(size_t member)>;
+
+  absl::Status Begin() {
+    host_ = host_memory_->Allocate(kCopyBytes);
+    if (host_ == nullptr) return absl::ResourceExhaustedError("host memory");
+    std::memset(host_, 0, kCopyBytes);
+    for (Backend* member : members_) {
+      absl::StatusOr<std::unique_ptr<MemberStream>> stream =
+          member->NewMemberStream();
+      if (!stream.ok()) return stream.status();
+      streams_.push_back(*std::move(stream));
+      for (std::vector<std::byte*>* all : {&memory_, &results_}) {
+        const absl::StatusOr<std::byte*> memory =
+            streams_.back()->Allocate(kCopyBytes);
+        if (!memory.ok()) return memory.status();
+        all->push_back(*memory);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Seconds of `act` on all members at once.
+  absl::StatusOr<double> Time(Act act) {
+    absl::Duration least = absl::InfiniteDuration();
+    for (int turn = 0; turn <= kTurns; ++turn) {
+      const absl::Time start = absl::Now();
+      absl::Status status;
+      for (size_t i = 0; i < streams_.size(); ++i) status.Update(act(i));
+      for (const auto& stream : streams_) {
+        status.Update(stream->Wait().status());
+      }
+      if (!status.ok()) return status;
+      if (turn > 0) least = std::min(least, absl::Now() - start);
+    }
+    return absl::ToDoubleSeconds(least);
+  }
+
+  absl::Status CorrectKernels(DeviceRates& rates) {
+    KvSegment segment;
+    Problem problem;
+    problem.batch = 1;
+    problem.q_len = segment.len = kTokens;
+    problem.q_heads = problem.kv_heads = kHeads;
+    problem.head_dim = problem.value_dim = kDim;
+    problem.scale = 1;
+    const auto place = [](std::byte* data, auto& view) {
+      view = {data, DType::kBF16, kTokens * kHeads * kDim, kHeads * kDim, kDim};
+    };
+    problem.kv = {&segment, 1};
+    problem.q.dtype = DType::kBF16;
+    const Problem* const problems[] = {&problem};
+    plan::PlanRequest request = plan::DescribeShapes(
+        Op::kForward, problems, {.plan = PlanKind::kHeads}, *members_.front());
+    request.inputs = plan::InputsLie::kWherePlanned;
+    request.rates = rates;
+    request.rates.team_seconds = request.rates.step_seconds = 0;
+    const double expected = absl::ToDoubleSeconds(
+        plan::Predict(request, plan::MakePlan(request, 1)));
+    const absl::StatusOr<double> seconds = Time([&](size_t i) {
+      place(memory_[i], problem.q);
+      segment.k = segment.v = problem.q;
+      ForwardArgs args;
+      args.problem = problem;
+      place(results_[i], args.o);
+      absl::Status status;
+      for (int launch = 0; launch < kLaunches; ++launch) {
+        status.Update(streams_[i]->Forward({&args, 1}, {}));
+      }
+      return status;
+    });
+    if (!seconds.ok()) return seconds.status();
+    const double factor = Factor(kLaunches * expected, kAtFirst * *seconds);
+    for (DeviceRates::Kernel* kernel : {&rates.forward, &rates.backward}) {
+      kernel->flops *= factor;
+      kernel->tile_seconds /= factor;
+    }
+    return absl::OkStatus();
+  }
+
+  const std::vector<Backend*>& members_;
+  const std::shared_ptr<HostMemory> host_memory_;
+  std::byte* host_ = nullptr;
+  std::vector<std::unique_ptr<MemberStream>> streams_;
+  std::vector<std::byte*> memory_, results_;  // by member
+};
+
+}  // namespace
+
+DeviceRates Calibrate(const std::vector<Backend*>& members) {
+  const DeviceRates expected = members.front()->Rates();
+  if (members.size() < 2 || members.front()->device().shares_host_memory) {
+    return expected;
+  }
+  DeviceRates rates = expected;
+  return Calibrator(members).Correct(rates).ok() ? rates : expected;
+}
+
+}  // namespace attnd
