@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace attnd::bench {
 namespace {
@@ -34,23 +35,25 @@ std::vector<Wanted> WithRings(std::vector<Wanted> wanted, double forward_bar,
 }
 
 std::vector<Case> AllCases() {
-  return {
-      {{.batch = 2, .len = k8k}, {Gather("causal", 75, 72)}},
-      {{.len = k16k},
-       WithRings({Gather("causal", 83, 80), Heads()}, 80, 75, std::nullopt)},
-      {{.len = k32k}, {Heads()}},
-      {{.batch = 2, .len = k32k}, {Gather("causal", 92, 90)}},
-      {{.len = k64k},
-       WithRings({Gather("causal", 95, 94), Heads()}, 93, 90, kRingBar)},
-      {{.len = k128k},
-       WithRings({Gather("causal", 97, 96), Heads()}, 96, 94, kRingBar)},
-      {{.len = k16k, .causal = false}, {Gather("full", 90, std::nullopt)}},
-      {{.len = k64k, .causal = false}, {Gather("full", 96, std::nullopt)}},
-      {{.len = k128k, .causal = false}, {Gather("full", 97, std::nullopt)}},
-      {{.len = k128k, .left = 4096},
-       {Gather("window", kWindowBar, kWindowBar)}},
-      {{.len = k16k, .q_heads = 32, .kv_heads = 4}, {Gather("gqa", 90, 90)}},
+  std::vector<Case> cases;
+  const auto add = [&](const Shape& shape, std::vector<Wanted> wanted) {
+    cases.push_back({shape, std::move(wanted)});
   };
+  add({.batch = 2, .len = k8k}, {Gather("causal", 75, 72)});
+  add({.len = k16k},
+      WithRings({Gather("causal", 83, 80), Heads()}, 80, 75, std::nullopt));
+  add({.len = k32k}, {Heads()});
+  add({.batch = 2, .len = k32k}, {Gather("causal", 92, 90)});
+  add({.len = k64k},
+      WithRings({Gather("causal", 95, 94), Heads()}, 93, 90, kRingBar));
+  add({.len = k128k},
+      WithRings({Gather("causal", 97, 96), Heads()}, 96, 94, kRingBar));
+  add({.len = k16k, .causal = false}, {Gather("full", 90, std::nullopt)});
+  add({.len = k64k, .causal = false}, {Gather("full", 96, std::nullopt)});
+  add({.len = k128k, .causal = false}, {Gather("full", 97, std::nullopt)});
+  add({.len = k128k, .left = 4096}, {Gather("window", kWindowBar, kWindowBar)});
+  add({.len = k16k, .q_heads = 32, .kv_heads = 4}, {Gather("gqa", 90, 90)});
+  return cases;
 }
 
 std::string Length(int64_t len) {
@@ -60,8 +63,15 @@ std::string Length(int64_t len) {
 }  // namespace
 
 std::string Shape::name() const {
-  std::string name = absl::StrCat("b", batch, " ", Length(len), " h", q_heads,
-                                  "/", kv_heads, causal ? " causal" : " full");
+  std::string tokens = Length(len);
+  if (kv_len.has_value()) absl::StrAppend(&tokens, "x", Length(*kv_len));
+  if (!lens.empty()) {
+    tokens = absl::StrJoin(lens, "+", [](std::string* out, int64_t one) {
+      out->append(Length(one));
+    });
+  }
+  std::string name = absl::StrCat("b", batch, " ", tokens, " h", q_heads, "/",
+                                  kv_heads, causal ? " causal" : " full");
   if (left >= 0) absl::StrAppend(&name, " w", left);
   return name;
 }

@@ -14,17 +14,24 @@
 
 namespace attnd::bench {
 
-// Self-attention of `batch` sequences in bf16: [batch, len, heads, dim].
+// `batch` sequences in bf16: Q is [batch, len, q_heads, dim], K and V
+// [batch, columns(), kv_heads, dim].
 struct Shape {
   int64_t batch = 1, len = 0;
   int64_t q_heads = 16, kv_heads = 16;
   int64_t dim = 128;
   bool causal = true;
   int64_t left = -1;  // of the window; -1: none
+  // Of K and V, where they are not as long as Q; rows are then the last ones.
+  std::optional<int64_t> kv_len = {};
+  // How long each sequence is, no longer than `len`; none: all of them as long.
+  std::vector<int64_t> lens = {};
 
   std::string name() const;
-  // Of the largest tensor, and of LSE.
+  int64_t columns() const { return kv_len.value_or(len); }
+  // Of Q, of K, and of LSE.
   int64_t elements() const { return batch * len * q_heads * dim; }
+  int64_t kv_elements() const { return batch * columns() * kv_heads * dim; }
   int64_t rows() const { return batch * len * q_heads; }
   // What devices, each with as many of a window's tokens in a row, must fetch
   // from each other: forward K and V, backward Q, dO, LSE and delta, and f32

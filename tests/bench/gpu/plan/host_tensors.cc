@@ -89,16 +89,20 @@ double SquaresOfDifference(const uint16_t* a, const uint16_t* b,
 
 }  // namespace
 
-HostTensors::HostTensors(std::shared_ptr<HostMemory> memory, int64_t elements,
-                         int64_t rows)
+HostTensors::HostTensors(std::shared_ptr<HostMemory> memory,
+                         const TensorSizes& sizes)
     : memory_(std::move(memory)) {
   uint64_t seed = 1;
-  for (std::byte** input : {&q_, &k_, &v_, &d_o_}) {
-    *input = Allocate(2 * elements);
-    FillRandomly(*input, elements, seed++);
-  }
-  reference_ = AllocateOutputs(elements, rows);
-  got_ = AllocateOutputs(elements, rows);
+  const auto fill = [&](std::byte*& input, int64_t elements) {
+    input = Allocate(2 * elements);
+    FillRandomly(input, elements, seed++);
+  };
+  fill(q_, sizes.q);
+  fill(k_, sizes.kv);
+  fill(v_, sizes.kv);
+  fill(d_o_, sizes.d_q);
+  reference_ = AllocateOutputs(sizes);
+  got_ = AllocateOutputs(sizes);
 }
 
 HostTensors::~HostTensors() {
@@ -106,6 +110,7 @@ HostTensors::~HostTensors() {
 }
 
 std::byte* HostTensors::Allocate(int64_t bytes) {
+  bytes = std::max<int64_t>(bytes, 1);  // or there would be no address
   std::byte* const memory = memory_->Allocate(bytes);
   if (memory == nullptr) {
     Require(absl::ResourceExhaustedError(
@@ -115,13 +120,13 @@ std::byte* HostTensors::Allocate(int64_t bytes) {
   return memory;
 }
 
-Outputs HostTensors::AllocateOutputs(int64_t elements, int64_t rows) {
+Outputs HostTensors::AllocateOutputs(const TensorSizes& sizes) {
   Outputs outputs;
-  for (std::byte** output :
-       {&outputs.o, &outputs.dq, &outputs.dk, &outputs.dv}) {
-    *output = Allocate(2 * elements);
-  }
-  outputs.lse = Allocate(4 * rows);
+  outputs.o = Allocate(2 * sizes.q);
+  outputs.dq = Allocate(2 * sizes.d_q);
+  outputs.dk = Allocate(2 * sizes.d_kv);
+  outputs.dv = Allocate(2 * sizes.d_kv);
+  outputs.lse = Allocate(4 * sizes.rows);
   return outputs;
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -19,13 +20,29 @@ struct Outputs {
   std::byte* lse = nullptr;
 };
 
+// Elements of the largest tensors that there must be memory for.
+struct TensorSizes {
+  int64_t q = 0, kv = 0;      // Q and O; K and V
+  int64_t d_q = 0, d_kv = 0;  // dO and dQ; dK and dV
+  int64_t rows = 0;           // LSE
+
+  // Of all that HostTensors has of them.
+  int64_t bytes() const {
+    return 2 * (3 * q + 2 * kv + 3 * d_q + 4 * d_kv) + 2 * 4 * rows;
+  }
+};
+
 // Memory for the largest case, of which each uses the beginning. The process
 // ends where there is none.
 class HostTensors {
  public:
   // Inputs get random values, about normal, the same in every process.
+  HostTensors(std::shared_ptr<HostMemory> memory, const TensorSizes& sizes);
+  // All tensors of as many elements.
   HostTensors(std::shared_ptr<HostMemory> memory, int64_t elements,
-              int64_t rows);
+              int64_t rows)
+      : HostTensors(std::move(memory),
+                    {elements, elements, elements, elements, rows}) {}
   ~HostTensors();
   HostTensors(const HostTensors&) = delete;
   HostTensors& operator=(const HostTensors&) = delete;
@@ -45,7 +62,7 @@ class HostTensors {
     int64_t bytes;
   };
   std::byte* Allocate(int64_t bytes);
-  Outputs AllocateOutputs(int64_t elements, int64_t rows);
+  Outputs AllocateOutputs(const TensorSizes& sizes);
 
   const std::shared_ptr<HostMemory> memory_;
   std::vector<Block> blocks_;

@@ -11,15 +11,23 @@ namespace attnd::bench {
 namespace {
 
 // [batch, len, heads, dim], bf16.
-ConstTensorView View(const std::byte* data, const Shape& shape, int64_t heads) {
-  const int64_t token = heads * shape.dim;
-  return {data, DType::kBF16, shape.len * token, token, shape.dim};
+template <typename Void, typename Byte>
+BasicTensorView<Void> View(Byte* data, int64_t len, int64_t heads,
+                           int64_t dim) {
+  return {data, DType::kBF16, len * heads * dim, heads * dim, dim};
 }
 
-TensorView MutableView(std::byte* data, const Shape& shape, int64_t heads) {
-  const ConstTensorView view = View(data, shape, heads);
-  return {data, view.dtype, view.batch_stride, view.token_stride,
-          view.head_stride};
+ConstTensorView Rows(const std::byte* data, const Shape& shape) {
+  return View<const void>(data, shape.len, shape.q_heads, shape.dim);
+}
+TensorView MutableRows(std::byte* data, const Shape& shape) {
+  return View<void>(data, shape.len, shape.q_heads, shape.dim);
+}
+ConstTensorView Columns(const std::byte* data, const Shape& shape) {
+  return View<const void>(data, shape.columns(), shape.kv_heads, shape.dim);
+}
+TensorView MutableColumns(std::byte* data, const Shape& shape) {
+  return View<void>(data, shape.columns(), shape.kv_heads, shape.dim);
 }
 
 Problem ProblemOf(const Shape& shape, const HostTensors& tensors) {
@@ -29,7 +37,8 @@ Problem ProblemOf(const Shape& shape, const HostTensors& tensors) {
   p.q_heads = shape.q_heads;
   p.kv_heads = shape.kv_heads;
   p.head_dim = p.value_dim = shape.dim;
-  p.q = View(tensors.q(), shape, shape.q_heads);
+  p.q = Rows(tensors.q(), shape);
+  p.q_lens = shape.lens;
   p.mask.causal = shape.causal;
   p.mask.left = shape.left;
   p.scale = 1 / std::sqrt(static_cast<float>(shape.dim));
@@ -41,7 +50,7 @@ Problem ProblemOf(const Shape& shape, const HostTensors& tensors) {
 PlanSide::PlanSide(const What& what, const std::vector<Backend*>& devices,
                    const HostTensors& tensors, const Outputs& outputs,
                    Crew& crew)
-    : what_(what), crew_(crew) {
+    : what_(what), devices_(devices), crew_(crew) {
   options_.deterministic = what.deterministic;
   options_.plan = what.kind;
   MakeGroup(tensors, outputs);
@@ -51,39 +60,36 @@ PlanSide::PlanSide(const What& what, const std::vector<Backend*>& devices,
                  : plan::Describe(group_.backward, options_, first);
   request_.sections = what.sections;
   request_.gathered = what.gathered;
+  request_.inputs = what.inputs;
   plan_ = plan::MakePlan(request_, static_cast<int>(devices.size()));
-  for (Backend* device : devices) {
-    members_.push_back(Get(ReplayMember::Create(*device)));
-    streams_.push_back(members_.back().get());
-  }
-  Load();
 }
 
 void PlanSide::MakeGroup(const HostTensors& tensors, const Outputs& outputs) {
   const Shape& shape = what_.shape;
   const int64_t lse_head = shape.len, lse_batch = shape.q_heads * shape.len;
   Problem problem = ProblemOf(shape, tensors);
-  segment_.len = shape.len;
-  segment_.k = View(tensors.k(), shape, shape.kv_heads);
-  segment_.v = View(tensors.v(), shape, shape.kv_heads);
+  segment_.len = shape.columns();
+  segment_.lens = shape.lens;
+  segment_.k = Columns(tensors.k(), shape);
+  segment_.v = Columns(tensors.v(), shape);
   problem.kv = {&segment_, 1};
   if (what_.op == Op::kForward) {
     ForwardArgs args;
     args.problem = problem;
-    args.o = MutableView(outputs.o, shape, shape.q_heads);
+    args.o = MutableRows(outputs.o, shape);
     args.lse = {reinterpret_cast<float*>(outputs.lse), lse_batch, lse_head};
     group_.forward.push_back(args);
     return;
   }
-  segment_.dk = MutableView(outputs.dk, shape, shape.kv_heads);
-  segment_.dv = MutableView(outputs.dv, shape, shape.kv_heads);
+  segment_.dk = MutableColumns(outputs.dk, shape);
+  segment_.dv = MutableColumns(outputs.dv, shape);
   BackwardArgs args;
   args.problem = problem;
-  args.d_o = View(tensors.d_o(), shape, shape.q_heads);
-  args.o = View(tensors.reference().o, shape, shape.q_heads);
+  args.d_o = Rows(tensors.d_o(), shape);
+  args.o = Rows(tensors.reference().o, shape);
   args.lse = {reinterpret_cast<const float*>(tensors.reference().lse),
               lse_batch, lse_head};
-  args.dq = MutableView(outputs.dq, shape, shape.q_heads);
+  args.dq = MutableRows(outputs.dq, shape);
   group_.backward.push_back(args);
 }
 
@@ -93,7 +99,12 @@ void PlanSide::Begin() {
 }
 
 void PlanSide::Load() {
+  for (Backend* device : devices_) {
+    members_.push_back(Get(ReplayMember::Create(*device)));
+    streams_.push_back(members_.back().get());
+  }
   Begin();
+  if (is_on_host()) return;
   for (const auto& member : members_) Require(member->Poison());
   Require(run_->Run(crew_, PlanRun::Stage::kLoad));
   Wait();
@@ -101,14 +112,19 @@ void PlanSide::Load() {
 }
 
 PlanSide::Times PlanSide::Run() {
+  if (members_.empty()) Load();
   // All of the team is idle before any of its memory changes.
   for (const auto& member : members_) Require(member->Poison());
   for (const auto& member : members_) member->Reset();
   Begin();
-  Require(run_->Run(crew_, PlanRun::Stage::kLoad));
+  std::optional<PlanRun::Stage> timed;  // all of them
+  if (!is_on_host()) {
+    Require(run_->Run(crew_, PlanRun::Stage::kLoad));
+    timed = PlanRun::Stage::kCompute;
+  }
   Times times;
   const double start = Seconds();
-  Require(run_->Run(crew_, PlanRun::Stage::kCompute));
+  Require(run_->Run(crew_, timed));
   times.enqueue_seconds = Seconds() - start;
   times.kernel_seconds = Wait();
   times.seconds = Seconds() - start;
@@ -116,8 +132,11 @@ PlanSide::Times PlanSide::Run() {
 }
 
 void PlanSide::Store() {
-  Require(run_->Run(crew_, PlanRun::Stage::kStore));
-  Wait();
+  if (!is_on_host()) {
+    Require(run_->Run(crew_, PlanRun::Stage::kStore));
+    Wait();
+  }
+  FillPadding(group_);
 }
 
 std::vector<double> PlanSide::Wait() {

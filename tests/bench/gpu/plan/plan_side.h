@@ -19,8 +19,9 @@
 
 namespace attnd::bench {
 
-// One plan for one problem on some devices, to be run as often as one likes
-// while its inputs lie where the plan wants them. Whatever fails ends the
+// One plan for one problem on some devices, to be run as often as one likes.
+// Its inputs lie on the devices all the while; or in the host's memory, and
+// then a run brings them, and its results back. Whatever fails ends the
 // process.
 class PlanSide {
  public:
@@ -31,6 +32,7 @@ class PlanSide {
     int sections = 0;  // as PlanRequest has them
     std::optional<plan::Gathered> gathered = {};
     bool deterministic = true;
+    plan::InputsLie inputs = plan::InputsLie::kWherePlanned;
   };
   struct Times {
     double seconds = 0;          // from before the first call until all is over
@@ -38,27 +40,31 @@ class PlanSide {
     std::vector<double> kernel_seconds;  // of each device, by its own clock
   };
 
-  // Takes memory, and uploads. Backward reads the reference's O and LSE.
-  // `devices`, `tensors` and `crew`, which is no smaller than they are many,
-  // outlive it.
+  // Makes the plan; the first run takes memory and uploads. Backward reads the
+  // reference's O and LSE. `devices`, `tensors` and `crew`, which is no smaller
+  // than they are many, outlive it.
   PlanSide(const What& what, const std::vector<Backend*>& devices,
            const HostTensors& tensors, const Outputs& outputs, Crew& crew);
   PlanSide(const PlanSide&) = delete;
   PlanSide& operator=(const PlanSide&) = delete;
 
-  // Everything but uploads and downloads. Nothing that an earlier run has
-  // computed or fetched is there.
+  // Everything but uploads and downloads; with inputs on the host, these too.
+  // Nothing that an earlier run has computed or fetched is there.
   Times Run();
-  // Downloads what the last run has computed.
+  // Downloads what the last run has computed and left on the devices, and
+  // writes what lies past sequences' lengths.
   void Store();
 
   const What& what() const { return what_; }
-  // What the plan should take on devices that do so much.
+  // What a run should take, by what is known of the devices, or on some that do
+  // so much.
+  absl::Duration Predict() const { return plan::Predict(request_, plan_); }
   absl::Duration Predict(double flops_per_second) const {
     plan::PlanRequest request = request_;
     request.flops_per_second = flops_per_second;
     return plan::Predict(request, plan_);
   }
+  const plan::PlanRequest& request() const { return request_; }
   const plan::Plan& plan() const { return plan_; }
   double flops() const;
   // Of the last run, on all devices: bytes of the copies that it enqueued.
@@ -73,11 +79,14 @@ class PlanSide {
   void MakeGroup(const HostTensors& tensors, const Outputs& outputs);
   // A run with memory, which has not begun.
   void Begin();
+  // Memory, and what lies in it.
   void Load();
+  bool is_on_host() const { return what_.inputs == plan::InputsLie::kOnHost; }
   // For every device; returns how long its kernels took.
   std::vector<double> Wait();
 
   const What what_;
+  const std::vector<Backend*> devices_;
   Crew& crew_;
   KvSegment segment_;  // the group's problem points to it
   Group group_;
