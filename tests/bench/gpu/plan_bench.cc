@@ -35,75 +35,35 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "kernels/plan/cost.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/gpu/plan/cases.h"
-#include "tests/bench/gpu/plan/host_tensors.h"
 #include "tests/bench/gpu/plan/options.h"
-#include "tests/bench/gpu/plan/plan_side.h"
 #include "tests/bench/gpu/plan/report.h"
-#include "tests/bench/gpu/plan/samples.h"
+#include "tests/bench/gpu/plan/rig.h"
 #include "tests/bench/require.h"
 #include "tests/bench/stats.h"
 
 namespace attnd::bench {
 namespace {
 
-constexpr double kMostDifference = 1.0 / 64;  // of vectors
-constexpr double kMostLseDifference = 1e-4;
-// Runs of a side before those that are timed, at least.
-constexpr int kSettling = 3;
-
-using Devices = std::vector<std::unique_ptr<Backend>>;
-
-// One side of a case, and what was seen of it.
-struct Side {
-  std::optional<Wanted> wanted;  // none: one device alone
-  std::unique_ptr<PlanSide> run;
-  std::vector<double> seconds = {}, enqueue_seconds = {};
-  std::vector<uint64_t> bits = {};  // of the first run's results
-  bool is_right = true;
-  std::string check = {};
-};
-
-struct Result {
-  const char* name;
-  const std::byte* reference;
-  std::byte* got;
-  int64_t bytes;
-};
-
 class Bench {
  public:
-  Bench(const PlanBenchOptions& options, Devices devices)
+  Bench(const PlanBenchOptions& options, Rig::Devices devices)
       : options_(options),
-        devices_(std::move(devices)),
-        crew_(static_cast<int>(devices_.size())),
         cases_(Cases(options.only, options.shrink)),
-        samples_(options.samples) {
-    int64_t elements = 0, rows = 0;
-    for (const Case& one : cases_) {
-      elements = std::max(elements, one.shape.elements());
-      rows = std::max(rows, one.shape.rows());
-    }
-    tensors_ = std::make_unique<HostTensors>(devices_.front()->host_memory(),
-                                             elements, rows);
-  }
+        rig_(options, std::move(devices), Largest(cases_)) {}
 
   void Run() {
     PlanTable::PrintHead();
     for (const Case& one : cases_) {
       const bool times_forward = options_.ops.front() == Op::kForward;
-      if (!times_forward) FindOutputs(one.shape);
+      if (!times_forward) rig_.FindOutputs(one.shape);
       for (Op op : options_.ops) RunCase(one, op);
     }
   }
@@ -111,175 +71,83 @@ class Bench {
   // Whether all results were right.
   bool Finish() const {
     return report_.Finish(
-        absl::StrCat(devices_.size(), " x ", devices_.front()->device().name),
+        absl::StrCat(rig_.devices(), " x ", rig_.device().name),
         options_.deterministic);
   }
 
  private:
-  std::unique_ptr<PlanSide> NewSide(const Shape& shape, Op op, PlanKind kind,
-                                    int sections,
-                                    const std::vector<Backend*>& on,
-                                    const Outputs& outputs) {
-    return std::make_unique<PlanSide>(
-        PlanSide::What{shape, op, kind, sections, options_.gathered,
-                       options_.deterministic},
-        on, *tensors_, outputs, crew_);
+  struct WantedSide {
+    std::optional<Wanted> wanted;  // none: one device alone
+    Side side;
+  };
+
+  static TensorSizes Largest(const std::vector<Case>& cases) {
+    int64_t elements = 0, rows = 0;
+    for (const Case& one : cases) {
+      elements = std::max(elements, one.shape.elements());
+      rows = std::max(rows, one.shape.rows());
+    }
+    return {elements, elements, elements, elements, rows};
   }
 
-  std::unique_ptr<PlanSide> Alone(const Shape& shape, Op op, int device) {
-    return NewSide(shape, op, PlanKind::kHeads, 0, {devices_[device].get()},
-                   device == 0 ? tensors_->reference() : tensors_->got());
-  }
-
-  // O and LSE for a backward whose forward is not timed.
-  void FindOutputs(const Shape& shape) {
-    const auto forward = Alone(shape, Op::kForward, 0);
-    forward->Run();
-    forward->Store();
-  }
-
-  std::vector<Side> Sides(const Case& one, Op op) {
-    std::vector<Side> sides;
-    std::vector<Backend*> all;
-    for (size_t i = 0; i < devices_.size(); ++i) {
-      all.push_back(devices_[i].get());
-      sides.push_back(
-          {std::nullopt, Alone(one.shape, op, static_cast<int>(i))});
+  std::vector<WantedSide> Sides(const Case& one, Op op) {
+    PlanSide::What what;
+    what.shape = one.shape;
+    what.op = op;
+    what.gathered = options_.gathered;
+    what.deterministic = options_.deterministic;
+    std::vector<WantedSide> sides;
+    for (int device = 0; device < rig_.devices(); ++device) {
+      sides.push_back({std::nullopt, rig_.Alone(what, device)});
     }
     for (const Wanted& wanted : one.wanted) {
+      what.kind = wanted.kind;
       const bool has_sections = wanted.kind == PlanKind::kGather;
       for (int sections :
            has_sections ? options_.sections : std::vector<int>{0}) {
-        sides.push_back({wanted, NewSide(one.shape, op, wanted.kind, sections,
-                                         all, tensors_->got())});
+        what.sections = sections;
+        sides.push_back({wanted, rig_.Shared(what)});
       }
     }
     return sides;
   }
 
   void RunCase(const Case& one, Op op) {
-    std::vector<Side> sides = Sides(one, op);
-    for (Side& side : sides) Check(side, &side == &sides.front());
+    std::vector<WantedSide> sides = Sides(one, op);
+    for (WantedSide& side : sides) rig_.Check(side.side);
     for (int round = 0; round < options_.rounds; ++round) {
       for (size_t i = 0; i < sides.size(); ++i) {
-        Measure(sides[round % 2 == 0 ? i : sides.size() - 1 - i]);
+        rig_.Measure(sides[round % 2 == 0 ? i : sides.size() - 1 - i].side,
+                     {options_.settle_seconds, options_.timed_seconds});
       }
     }
-    for (Side& side : sides) CheckAgain(side, &side == &sides.front());
-    for (const Side& side : sides) {
+    for (WantedSide& side : sides) rig_.CheckAgain(side.side);
+    for (const WantedSide& side : sides) {
       if (side.wanted.has_value()) report_.Add(RowOf(side, sides));
     }
   }
 
-  std::vector<Result> Results(const PlanSide& run) const {
-    const Shape& shape = run.what().shape;
-    const Outputs &reference = tensors_->reference(), &got = tensors_->got();
-    const int64_t bytes = 2 * shape.elements();
-    if (run.what().op == Op::kForward) {
-      return {{"o", reference.o, got.o, bytes},
-              {"lse", reference.lse, got.lse, 4 * shape.rows()}};
-    }
-    const int64_t kv_bytes = bytes / shape.q_heads * shape.kv_heads;
-    return {{"dq", reference.dq, got.dq, bytes},
-            {"dk", reference.dk, got.dk, kv_bytes},
-            {"dv", reference.dv, got.dv, kv_bytes}};
-  }
-
-  std::vector<uint64_t> Fingerprints(const PlanSide& run,
-                                     bool is_reference) const {
-    std::vector<uint64_t> bits;
-    for (const Result& result : Results(run)) {
-      bits.push_back(Fingerprint(is_reference ? result.reference : result.got,
-                                 result.bytes));
-    }
-    return bits;
-  }
-
-  void Store(PlanSide& run, bool is_reference) {
-    if (!is_reference) {
-      for (const Result& result : Results(run)) {
-        FillWithNan(result.got, result.bytes);
-      }
-    }
-    run.Store();
-  }
-
-  // Of the first run: against the first device alone, which is the reference.
-  void Check(Side& side, bool is_reference) {
-    side.run->Run();
-    Store(*side.run, is_reference);
-    side.bits = Fingerprints(*side.run, is_reference);
-    const bool same_bits = side.run->what().op == Op::kForward &&
-                           (!side.wanted.has_value() ||
-                            plan::HasOneDevicesBits(side.wanted->kind));
-    for (const Result& result : Results(*side.run)) {
-      // What is NaN in the reference is found so: nothing is near it.
-      const std::byte* got = is_reference ? result.reference : result.got;
-      const bool same = AreEqual(got, result.reference, result.bytes);
-      const bool is_float = std::strcmp(result.name, "lse") == 0;
-      const double difference =
-          is_float
-              ? LargestFloatDifference(got, result.reference, result.bytes / 4)
-              : LargestDifference(got, result.reference, result.bytes / 2,
-                                  side.run->what().shape.dim);
-      side.is_right &= same_bits ? same && difference == 0
-                                 : difference <= (is_float ? kMostLseDifference
-                                                           : kMostDifference);
-      absl::StrAppend(
-          &side.check, side.check.empty() ? "" : ", ", result.name,
-          same ? " same bits" : absl::StrFormat(" %.1e", difference));
-    }
-  }
-
-  // Of the last.
-  void CheckAgain(Side& side, bool is_reference) {
-    Store(*side.run, is_reference);
-    const bool same = Fingerprints(*side.run, is_reference) == side.bits;
-    absl::StrAppend(&side.check,
-                    same ? "; again the same" : "; other bits again");
-    if (side.run->what().op == Op::kForward || options_.deterministic) {
-      side.is_right &= same;
-    }
-  }
-
-  void Measure(Side& side) {
-    const double begin = Seconds();
-    for (int runs = 0;
-         runs < kSettling || Seconds() < begin + options_.settle_seconds;
-         ++runs) {
-      side.run->Run();
-    }
-    const double settled = Seconds();
-    do {
-      const PlanSide::Times times = side.run->Run();
-      side.seconds.push_back(times.seconds);
-      side.enqueue_seconds.push_back(times.enqueue_seconds);
-      samples_.Add(side.run->what(),
-                   side.wanted.has_value() ? PlanName(side.wanted->kind)
-                                           : PlanName(PlanKind::kOneDevice),
-                   times);
-    } while (Seconds() < settled + options_.timed_seconds);
-  }
-
-  PlanRow RowOf(const Side& side, const std::vector<Side>& sides) const {
+  PlanRow RowOf(const WantedSide& wanted,
+                const std::vector<WantedSide>& sides) const {
+    const Side& side = wanted.side;
     const PlanSide& run = *side.run;
     PlanRow row;
     row.shape = run.what().shape;
     row.op = run.what().op;
-    row.wanted = *side.wanted;
-    row.devices = static_cast<int>(devices_.size());
+    row.wanted = *wanted.wanted;
+    row.devices = rig_.devices();
     row.sections = run.plan().sections;
     row.flops = run.flops();
     row.seconds = Median(side.seconds);
     row.enqueue_seconds = Median(side.enqueue_seconds);
     row.is_right = side.is_right;
     row.check = side.check;
-    for (const Side& other : sides) {
+    for (const WantedSide& other : sides) {
       if (other.wanted.has_value()) continue;
-      row.base_seconds.push_back(Median(other.seconds));
-      if (other.is_right) continue;
+      row.base_seconds.push_back(Median(other.side.seconds));
+      if (other.side.is_right) continue;
       row.is_right = false;
-      absl::StrAppend(&row.check, "; a device alone: ", other.check);
+      absl::StrAppend(&row.check, "; a device alone: ", other.side.check);
     }
     row.predicted_seconds =
         absl::ToDoubleSeconds(run.Predict(row.flops / row.base()));
@@ -290,16 +158,13 @@ class Bench {
   }
 
   const PlanBenchOptions options_;
-  const Devices devices_;
-  Crew crew_;
   const std::vector<Case> cases_;
-  std::unique_ptr<HostTensors> tensors_;
-  SampleFile samples_;
+  Rig rig_;
   PlanTable report_;
 };
 
 int Run(PlanBenchOptions options) {
-  Devices devices = Get(FindDevices(options.device));
+  Rig::Devices devices = Get(FindDevices(options.device));
   if (devices.size() < 2) {
     std::printf("skipped: this takes two devices, and there are %d\n",
                 static_cast<int>(devices.size()));
