@@ -5,6 +5,7 @@
 //              [--sections=N,...] [--gathered=rows|columns]
 //              [--device=cuda[:0,1]|cpu*N] [--rounds=N] [--settle_ms=N]
 //              [--timed_ms=N] [--shrink=N] [--samples=FILE]
+//   plan_bench --check [--part=I/N] [--json=FILE] [as above]
 //
 // Sections: causal, full, window, gqa (plan gather), and heads, ring, striped,
 // zigzag (those plans).
@@ -28,9 +29,14 @@
 // by 1e-4. And forward, and backward with --deterministic=1, must give the same
 // bits in the first run and in the last.
 //
-// Ends with a table of the bars and a line of JSON; fails where results are
-// wrong, not where a bar is missed. Where there are not two devices it says so
-// and succeeds.
+// --check asks instead whether `auto` takes the quickest plan, and whether
+// plans take as long as predicted (plan/check.h). A side is then settled for
+// 100 ms and timed for 150 unless flags say otherwise, --only looks at the
+// names of its cases, and --part=I/N takes every N-th of these.
+//
+// Else it ends with a table of the bars and a line of JSON; fails where results
+// are wrong, not where a bar is missed. Where there are not two devices it says
+// so and succeeds.
 
 #include <algorithm>
 #include <cstdint>
@@ -43,6 +49,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/gpu/plan/cases.h"
+#include "tests/bench/gpu/plan/check.h"
 #include "tests/bench/gpu/plan/options.h"
 #include "tests/bench/gpu/plan/report.h"
 #include "tests/bench/gpu/plan/rig.h"
@@ -177,6 +184,8 @@ int Run(PlanBenchOptions options) {
   if (options.shrink == 0) {
     options.shrink = devices.front()->device().kind == "cpu" ? 512 : 1;
   }
+  if (options.checks_auto)
+    return CheckAuto(options, std::move(devices)) ? 0 : 1;
   const double start = Seconds();
   Bench bench(options, std::move(devices));
   std::printf("# inputs took %.1f s\n", Seconds() - start);

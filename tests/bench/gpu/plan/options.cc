@@ -14,6 +14,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/bench/gpu/plan/cases.h"
+#include "tests/bench/gpu/plan/check_cases.h"
 
 namespace attnd::bench {
 namespace {
@@ -48,11 +49,33 @@ bool ParseGathered(absl::string_view text,
   return text == "rows" || text == "columns";
 }
 
+// I/N, the I-th of N parts.
+bool ParsePart(absl::string_view text, PlanBenchOptions& options) {
+  const std::pair<absl::string_view, absl::string_view> numbers =
+      absl::StrSplit(text, absl::MaxSplits('/', 1));
+  return absl::SimpleAtoi(numbers.first, &options.part) &&
+         absl::SimpleAtoi(numbers.second, &options.parts) &&
+         options.part >= 1 && options.part <= options.parts;
+}
+
+// Whether it is a flag of the check's.
+bool TakeOfCheck(absl::string_view argument, PlanBenchOptions& options) {
+  if (absl::ConsumePrefix(&argument, "--part=")) {
+    return ParsePart(argument, options);
+  }
+  if (absl::ConsumePrefix(&argument, "--json=")) {
+    options.json = std::string(argument);
+    return true;
+  }
+  return argument == "--check";
+}
+
 // Whether it is a flag of ours with a value that it can have.
 bool Take(absl::string_view argument, PlanBenchOptions& options) {
   if (absl::ConsumePrefix(&argument, "--only=")) {
     options.only = std::string(argument);
-    return !Cases(options.only, 1).empty();
+    return !(options.checks_auto ? CheckCases(options.only, 1).empty()
+                                 : Cases(options.only, 1).empty());
   }
   if (absl::ConsumePrefix(&argument, "--device=")) {
     options.device = std::string(argument);
@@ -107,8 +130,15 @@ absl::StatusOr<Devices> Cpus(absl::string_view count_text) {
 
 absl::StatusOr<PlanBenchOptions> ParseOptions(int argc, char** argv) {
   PlanBenchOptions options;
+  options.checks_auto = std::find(argv + 1, argv + argc,
+                                  absl::string_view("--check")) != argv + argc;
+  if (options.checks_auto) {
+    options.settle_seconds = 0.1;
+    options.timed_seconds = 0.15;
+  }
   for (int i = 1; i < argc; ++i) {
     if (Take(argv[i], options)) continue;
+    if (options.checks_auto && TakeOfCheck(argv[i], options)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("\"", argv[i],
                      "\" is no flag, or has a value that it "

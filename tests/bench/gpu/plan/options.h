@@ -25,6 +25,10 @@ struct PlanBenchOptions {
   int rounds = 2;
   double settle_seconds = 1, timed_seconds = 2;
   int64_t shrink = 0;  // 0: as suits the device
+  // The check of `auto`: which part of its cases, and where JSON goes.
+  bool checks_auto = false;
+  int part = 1, parts = 1;
+  std::string json;
 };
 
 // INVALID_ARGUMENT: an argument is none of ours.
