@@ -157,7 +157,7 @@ class Bench {
       absl::StrAppend(&row.check, "; a device alone: ", other.side.check);
     }
     row.predicted_seconds =
-        absl::ToDoubleSeconds(run.Predict(row.flops / row.base()));
+        absl::ToDoubleSeconds(run.Predict());
     row.pulled_bytes = run.pulled_bytes();
     row.pulls = run.pulls();
     row.planned_bytes = run.planned_bytes();

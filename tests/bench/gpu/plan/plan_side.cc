@@ -61,6 +61,7 @@ PlanSide::PlanSide(const What& what, const std::vector<Backend*>& devices,
   request_.sections = what.sections;
   request_.gathered = what.gathered;
   request_.inputs = what.inputs;
+  if (what.rates.has_value()) request_.rates = *what.rates;
   plan_ = plan::MakePlan(request_, static_cast<int>(devices.size()));
 }
 

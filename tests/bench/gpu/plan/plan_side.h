@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/plan/cost.h"
+#include "kernels/plan/predict.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/plan_request.h"
 #include "kernels/team/crew.h"
@@ -33,6 +33,7 @@ class PlanSide {
     std::optional<plan::Gathered> gathered = {};
     bool deterministic = true;
     plan::InputsLie inputs = plan::InputsLie::kWherePlanned;
+    std::optional<DeviceRates> rates = {};  // none: the devices' own
   };
   struct Times {
     double seconds = 0;          // from before the first call until all is over
@@ -56,14 +57,8 @@ class PlanSide {
   void Store();
 
   const What& what() const { return what_; }
-  // What a run should take, by what is known of the devices, or on some that do
-  // so much.
+  // What a run should take.
   absl::Duration Predict() const { return plan::Predict(request_, plan_); }
-  absl::Duration Predict(double flops_per_second) const {
-    plan::PlanRequest request = request_;
-    request.flops_per_second = flops_per_second;
-    return plan::Predict(request, plan_);
-  }
   const plan::PlanRequest& request() const { return request_; }
   const plan::Plan& plan() const { return plan_; }
   double flops() const;

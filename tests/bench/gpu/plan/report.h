@@ -20,7 +20,7 @@ struct PlanRow {
   double flops = 0;
   double seconds = 0, enqueue_seconds = 0;
   std::vector<double> base_seconds;  // of each device alone
-  double predicted_seconds = 0;      // at the slowest device's speed alone
+  double predicted_seconds = 0;
   int64_t pulled_bytes = 0, pulls = 0, planned_bytes = 0;  // of all devices
   bool is_right = true;
   std::string check;  // what was compared

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "kernels/plan/plan.h"
+#include "kernels/team/calibration.h"
 #include "tests/bench/clock.h"
 
 namespace attnd::bench {
@@ -22,9 +23,23 @@ Rig::Rig(const PlanBenchOptions& options, Devices devices,
       devices_(std::move(devices)),
       crew_(static_cast<int>(devices_.size())),
       tensors_(devices_.front()->host_memory(), sizes),
-      samples_(options.samples) {}
+      samples_(options.samples) {
+  std::vector<Backend*> all;
+  all.reserve(devices_.size());
+  for (const auto& device : devices_) all.push_back(device.get());
+  const double start = Seconds();
+  rates_ = Calibrate(all);
+  const DeviceRates expected = devices_.front()->Rates();
+  absl::PrintF(
+      "# to measure the devices took %.1f ms: kernels %.3f of what was "
+      "expected, uploads %.3f, pulls %.3f\n",
+      1e3 * (Seconds() - start), rates_.forward.flops / expected.forward.flops,
+      rates_.upload.bytes / expected.upload.bytes,
+      rates_.pull.bytes / expected.pull.bytes);
+}
 
-Side Rig::Shared(const PlanSide::What& what) {
+Side Rig::Shared(PlanSide::What what) {
+  what.rates = rates_;
   std::vector<Backend*> all;
   all.reserve(devices_.size());
   for (const auto& device : devices_) all.push_back(device.get());
@@ -36,6 +51,7 @@ Side Rig::Shared(const PlanSide::What& what) {
 
 Side Rig::Alone(PlanSide::What what, int device) {
   what.kind = PlanKind::kHeads;
+  what.rates = rates_;
   const bool is_reference = device == 0;
   return {PlanKind::kOneDevice,
           std::make_unique<PlanSide>(

@@ -44,7 +44,7 @@ class Rig {
   const DeviceInfo& device() const { return devices_.front()->device(); }
 
   // A plan over all devices, which goes by the name of its own kind.
-  Side Shared(const PlanSide::What& what);
+  Side Shared(PlanSide::What what);
   // One device with all of it. The first one's results are the reference.
   Side Alone(PlanSide::What what, int device);
   // O and LSE for a backward whose forward is not timed.
@@ -78,6 +78,8 @@ class Rig {
 
   const bool deterministic_;
   const Devices devices_;
+  // As a team of these devices measures them when it starts.
+  DeviceRates rates_;
   Crew crew_;
   const HostTensors tensors_;
   SampleFile samples_;
