@@ -33,6 +33,12 @@ enum class InputsLie {
   kByRanges,
 };
 
+// How columns come to a device in kinds that send them round: kRing: from the
+// device before it, which had them at the step before, into one of two slots;
+// kPull: straight from the device that has them in the beginning, into a slot
+// for each.
+enum class Transport { kRing, kPull };
+
 // What the sequences of one problem have in common.
 struct ProblemShape {
   int64_t q_heads = 0, kv_heads = 0;
@@ -65,6 +71,11 @@ struct PlanRequest {
   InputsLie inputs = InputsLie::kOnHost;
   bool deterministic = false;  // as GroupOptions has it
   DeviceRates rates;           // of each device
+  // Of kRing, kStriped and kZigzag.
+  Transport transport = Transport::kRing;
+  // Of kPull: in how many launches, if there may be so many, a device computes
+  // over all blocks; 0: as the plan finds best (ring_phases.h).
+  int phases = 0;
 
   const ProblemShape& ProblemOf(const SequenceShape& sequence) const {
     return problems[sequence.problem];

@@ -2,8 +2,10 @@
 // one block after another as they go round, so that after as many steps as
 // there are devices all rows have met all columns. What a row has so far, O and
 // LSE in f32, is merged with at the next step. A device has memory for two
-// blocks and two such states, however many devices there are. The kinds differ
-// in which tokens a device has.
+// blocks and two such states, however many devices there are; or for all
+// blocks, where they do not go round but are pulled from all, which may be
+// computed over in fewer steps than there are devices: in phases. The kinds
+// differ in which tokens a device has.
 
 #include <utility>
 
@@ -18,24 +20,20 @@ class Ring : private RingPlan {
 
   Plan Make() {
     for (int device = 0; device < devices(); ++device) Load(device);
-    for (int step = 0; step < devices(); ++step) {
-      // What comes next is on its way while this step is computed.
-      if (step + 1 < devices()) {
-        for (int device = 0; device < devices(); ++device) {
-          Fetch(device, step + 1);
-        }
-      }
+    for (int phase = 0; phase < phases(); ++phase) {
+      // What comes next is on its way while this is computed.
+      FetchDuring(phase);
       for (int device = 0; device < devices(); ++device) {
-        ComputeStep(device, step);
+        ComputePhase(device, phase);
       }
-      EndTurns(step);
+      EndTurns(phase);
     }
     return Finish();
   }
 
  private:
-  void ComputeStep(int device, int step) {
-    const std::vector<Rows*> due = Due(device, step);
+  void ComputePhase(int device, int phase) {
+    const std::vector<Rows*> due = Due(device, phase);
     if (due.empty()) return;
     Compute compute;
     for (Rows* rows : due) {

@@ -59,7 +59,7 @@ class RingBackward : private RingPlan {
     for (int step = 0; step < devices(); ++step) {
       // What comes next is on its way while this step is computed.
       const bool goes_on = step + 1 < devices();
-      if (goes_on) ForEachDevice([&](int device) { Fetch(device, step + 1); });
+      FetchDuring(step);
       for (size_t section = 0; section < section_ends_.size(); ++section) {
         RingGradients& of = gradients_[section];
         ForEachDevice([&](int device) { ComputeStep(device, step, section); });
@@ -150,7 +150,7 @@ class RingBackward : private RingPlan {
     for (const Rows* rows : now) {
       Part part = PartOf(*rows, HeadsOf(rows->sequence, section));
       for (size_t c = 0; c < part.columns.size(); ++c) {
-        const size_t r = rows->next().columns[c].first;
+        const size_t r = rows->next().columns[c].r;
         const bool last =
             std::none_of(later.begin(), later.end(), [&](const Rows* other) {
               return other->sequence == rows->sequence && Sees(*other, r);
@@ -173,7 +173,7 @@ class RingBackward : private RingPlan {
   static bool Sees(const Rows& rows, size_t r) {
     const auto& columns = rows.next().columns;
     return std::any_of(columns.begin(), columns.end(),
-                       [r](const auto& seen) { return seen.first == r; });
+                       [r](const auto& seen) { return seen.r == r; });
   }
 
   // In place, unless it is rounded.

@@ -1,7 +1,8 @@
 #include "kernels/plan/ring_places.h"
 
 #include <cstdint>
-#include <utility>
+
+#include "kernels/plan/ring_phases.h"
 
 namespace attnd::plan {
 namespace {
@@ -38,33 +39,42 @@ Runs Joined(const Runs& runs) {
 // What the device's rows see of each block, which is wanted then.
 RingPlaces::Rows FindTurns(const RowIntervals& sees, int device, const Run& run,
                            const std::vector<Runs>& blocks,
+                           const std::vector<int>& phases,
                            std::vector<std::vector<Runs>>& wanted) {
   RingPlaces::Rows rows{device, run};
   const Run needed = Needed(sees, run);
   const int devices = static_cast<int>(blocks.size());
   for (int step = 0; step < devices; ++step) {
     const int block = BlockAt(device, step, devices);
-    RingPlaces::Turn turn{step};
     for (size_t r = 0; r < blocks[block].size(); ++r) {
       const Run seen = Common(needed, blocks[block][r]);
       if (seen.empty()) continue;
-      turn.columns.emplace_back(r, seen);
+      if (rows.turns.empty() || rows.turns.back().phase != phases[step]) {
+        rows.turns.push_back({phases[step]});
+      }
+      rows.turns.back().columns.push_back({step, r, seen});
       wanted[block][r][step] = Hull(wanted[block][r][step], seen);
     }
-    if (!turn.columns.empty()) rows.turns.push_back(std::move(turn));
   }
   if (rows.turns.empty()) rows.turns.emplace_back();
   return rows;
 }
 
-void WidenTurns(RingPlaces& places, int devices) {
+void WidenTurns(RingPlaces& places) {
   for (RingPlaces::Rows& rows : places.rows) {
     for (RingPlaces::Turn& turn : rows.turns) {
-      const int block = BlockAt(rows.device, turn.step, devices);
-      for (auto& [r, columns] : turn.columns) {
-        columns = places.wanted[block][r][turn.step];
+      for (auto& [step, r, columns] : turn.columns) {
+        columns = places.Wanted(rows.device, step, r);
       }
     }
+  }
+}
+
+// What is passed on is there before that, wherever it comes from.
+void WantWhatIsPassedOn(Transport transport, Runs& wanted) {
+  for (size_t step = wanted.size() - 1; step > 0; --step) {
+    Run& from = wanted[transport == Transport::kRing ? step - 1 : 0];
+    from = Hull(from, wanted[step]);
   }
 }
 
@@ -75,7 +85,9 @@ RingPlaces PlaceRing(const PlanRequest& request, const SequenceShape& sequence,
   const RowIntervals& sees = sequence.sees;
   const std::vector<Runs> blocks = Cut(request.kind, sees.columns, devices);
   const std::vector<Runs> rows = Cut(request.kind, sees.rows, devices);
+  const std::vector<int> phases = PhasesOf(request, devices);
   RingPlaces places;
+  places.phases = phases.back() + 1;
   places.blocks = blocks;
   places.runs = blocks.front().size();
   places.wanted.assign(devices, std::vector<Runs>(places.runs, Runs(devices)));
@@ -83,17 +95,13 @@ RingPlaces PlaceRing(const PlanRequest& request, const SequenceShape& sequence,
     for (const Run& run : Joined(rows[device])) {
       if (run.empty()) continue;
       places.rows.push_back(
-          FindTurns(sees, device, run, blocks, places.wanted));
+          FindTurns(sees, device, run, blocks, phases, places.wanted));
     }
   }
   for (std::vector<Runs>& block : places.wanted) {
-    for (Runs& wanted : block) {
-      for (int step = devices - 1; step > 0; --step) {
-        wanted[step - 1] = Hull(wanted[step - 1], wanted[step]);
-      }
-    }
+    for (Runs& wanted : block) WantWhatIsPassedOn(request.transport, wanted);
   }
-  if (request.op == Op::kBackward) WidenTurns(places, devices);
+  if (request.op == Op::kBackward) WidenTurns(places);
   return places;
 }
 

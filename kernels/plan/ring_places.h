@@ -5,7 +5,6 @@
 // is wanted where and when.
 
 #include <cstddef>
-#include <utility>
 #include <vector>
 
 #include "kernels/plan/cuts.h"
@@ -14,22 +13,29 @@
 namespace attnd::plan {
 
 // The block that a device has at a step: its own at step 0, and then always
-// what the device before it had.
+// what the device before it had. Where blocks do not go round but are pulled
+// from all, these are the steps at which they are there: the nearest first.
 constexpr int BlockAt(int device, int step, int devices) {
   return (device + devices - step) % devices;
 }
 
 // A block's columns are one run, or two in zigzag, which may be empty.
 struct RingPlaces {
-  // What some rows see of the block that is there at a step; of a backward, all
-  // that is wanted then of the runs of which they see anything.
-  struct Turn {
+  // What some rows see of run `r` of the block that is there at a step; of a
+  // backward, all that is wanted then of a run of which they see anything.
+  struct Seen {
     int step = 0;
-    std::vector<std::pair<size_t, Run>> columns = {};  // of which of its runs
+    size_t r = 0;
+    Run run;
   };
-  // One run of rows on its device. It has a turn for each block of which it
-  // sees anything, and one at step 0 if it sees nothing at all: it has results
-  // then, too.
+  // What they see of the blocks of one phase (ring_phases.h).
+  struct Turn {
+    int phase = 0;
+    std::vector<Seen> columns = {};
+  };
+  // One run of rows on its device. It has a turn for each phase in which it
+  // sees anything, and one at the first if it sees nothing at all: it has
+  // results then, too.
   struct Rows {
     int device = 0;
     Run run;
@@ -40,8 +46,10 @@ struct RingPlaces {
   size_t runs = 1;           // of a block
   std::vector<Runs> blocks;  // by device
   // By block, run and step: what the device that has it then wants of it, or
-  // one that has it later. A block goes on no further than that.
+  // one that has it later. A block goes on no further than that. Of pulled
+  // blocks later devices matter at step 0 alone.
   std::vector<std::vector<Runs>> wanted;
+  int phases = 1;
 
   // Of a run of the block that a device has at a step: what is wanted then, and
   // what is at the next one.

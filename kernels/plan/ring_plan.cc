@@ -7,13 +7,14 @@
 namespace attnd::plan {
 
 RingPlan::RingPlan(const PlanRequest& request, int devices)
-    : builder_(request, devices, request.kind) {
+    : builder_(request, devices, request.kind), fetched_(devices) {
   for (int32_t i = 0; i < sequences(); ++i) {
     Sequence& sequence = all_.emplace_back();
     sequence.places = PlaceRing(request, request.sequences[i], devices);
     for (RingPlaces::Rows& rows : sequence.places.rows) {
       rows_.push_back({i, std::move(rows)});
     }
+    sequence.slots.assign(by_ring() ? 2 : devices, {});
     for (auto& slots : sequence.slots) {
       slots.assign(devices, std::vector<Slot>(sequence.places.runs));
     }
@@ -61,7 +62,9 @@ void RingPlan::LoadBias(Rows& rows) {
   for (const RingPlaces::Turn& turn : rows.place.turns) {
     std::optional<int>& bias = rows.bias.emplace_back();
     Runs columns;
-    for (const auto& [r, run] : turn.columns) columns.push_back(run);
+    for (const RingPlaces::Seen& seen : turn.columns) {
+      columns.push_back(seen.run);
+    }
     if (columns.empty()) continue;
     bias = builder_.NewBuffer(rows.place.device, TensorId::kBias,
                               *shape.inputs[TensorId::kBias],
@@ -75,7 +78,7 @@ RingPlan::Slot& RingPlan::NewBlock(int device, int32_t sequence, int step,
                                    size_t r, const Run& run) {
   const ProblemShape& shape = ShapeOf(sequence);
   const Slice slice = builder_.ColumnsOf(sequence, 0, shape.kv_heads, run);
-  Slot& slot = all_[sequence].slots[step % 2][device][r];
+  Slot& slot = SlotAt(sequence, device, step, r);
   slot.k = builder_.NewBuffer(device, TensorId::kK, *shape.inputs[TensorId::kK],
                               slice, slot.k);
   slot.v = builder_.NewBuffer(device, TensorId::kV, *shape.inputs[TensorId::kV],
@@ -83,16 +86,31 @@ RingPlan::Slot& RingPlan::NewBlock(int device, int32_t sequence, int step,
   return slot;
 }
 
+void RingPlan::FetchDuring(int phase) {
+  const auto fetch = [this](int step) {
+    for (int device = 0; device < devices(); ++device) Fetch(device, step);
+  };
+  if (by_ring()) {
+    if (phase + 1 < devices()) fetch(phase + 1);
+  } else if (phase == 0) {
+    for (int step = 1; step < devices(); ++step) fetch(step);
+  }
+}
+
+// Of a device's pulls from all each waits for the one before: at once they
+// would share the way to it, and the nearest block would come as late as all.
 void RingPlan::Fetch(int device, int step) {
+  // When the other device has it.
+  const int there = by_ring() ? step - 1 : 0;
   Pull pull;
-  pull.peer = (device + devices() - 1) % devices();
-  Steps after;
+  pull.peer = BlockAt(device, step - there, devices());
+  Steps after = fetched_[device];
   std::vector<Slot*> from_slots, to_slots;
   for (int32_t i = 0; i < sequences(); ++i) {
     for (size_t r = 0; r < all_[i].places.runs; ++r) {
       const Run& run = all_[i].places.Wanted(device, step, r);
       if (run.empty()) continue;
-      Slot& from = all_[i].slots[(step - 1) % 2][pull.peer][r];
+      Slot& from = SlotAt(i, pull.peer, there, r);
       Slot& to = NewBlock(device, i, step, r, run);
       const Slice& slice = builder_.buffer(*to.k).slice;
       pull.items.push_back({*from.k, *to.k, slice});
@@ -107,25 +125,24 @@ void RingPlan::Fetch(int device, int step) {
   const int pulled = builder_.Add(device, std::move(pull), after);
   for (Slot* from : from_slots) from->used.push_back(pulled);
   for (Slot* to : to_slots) to->brought = to->used = {pulled};
+  if (!by_ring()) fetched_[device] = {pulled};
 }
 
-std::vector<RingPlan::Rows*> RingPlan::Due(int device, int step) {
+std::vector<RingPlan::Rows*> RingPlan::Due(int device, int phase) {
   std::vector<Rows*> due;
   for (Rows& rows : rows_) {
     if (rows.place.device == device && rows.turn < rows.place.turns.size() &&
-        rows.next().step == step) {
+        rows.next().phase == phase) {
       due.push_back(&rows);
     }
   }
   return due;
 }
 
-Part RingPlan::PartOf(const Rows& rows, const Run& heads) const {
-  const RingPlaces::Turn& turn = rows.next();
+Part RingPlan::PartOf(const Rows& rows, const Run& heads) {
   Part part{rows.sequence, heads.first, heads.count, rows.place.run};
-  for (const auto& [r, run] : turn.columns) {
-    const Slot& slot =
-        all_[rows.sequence].slots[turn.step % 2][rows.place.device][r];
+  for (const auto& [step, r, run] : rows.next().columns) {
+    const Slot& slot = SlotAt(rows.sequence, rows.place.device, step, r);
     part.columns.push_back({run, *slot.k, *slot.v});
   }
   part.buffers = rows.inputs;
@@ -139,9 +156,8 @@ int RingPlan::AddCompute(int device, absl::Span<Rows* const> due,
   for (Rows* rows : due) {
     Append(rows->loaded, after);
     if (rows->turn > 0) after.push_back(rows->computed[section]);
-    const RingPlaces::Turn& turn = rows->next();
-    for (const auto& [r, run] : turn.columns) {
-      Slot& slot = all_[rows->sequence].slots[turn.step % 2][device][r];
+    for (const RingPlaces::Seen& seen : rows->next().columns) {
+      Slot& slot = SlotAt(rows->sequence, device, seen.step, seen.r);
       Append(slot.brought, after);
       read.push_back(&slot);
     }
@@ -155,9 +171,9 @@ int RingPlan::AddCompute(int device, absl::Span<Rows* const> due,
   return added;
 }
 
-void RingPlan::EndTurns(int step) {
+void RingPlan::EndTurns(int phase) {
   for (Rows& rows : rows_) {
-    if (rows.turn < rows.place.turns.size() && rows.next().step == step) {
+    if (rows.turn < rows.place.turns.size() && rows.next().phase == phase) {
       ++rows.turn;
     }
   }
@@ -170,8 +186,13 @@ Plan RingPlan::Finish(int sections) {
     }
   }
   return builder_.Finish(
-      absl::StrCat("rows stay, columns go round in ", devices(), " blocks",
-                   sections == 1 ? "" : ", gradients in sections of heads"),
+      absl::StrCat(
+          "rows stay, ",
+          by_ring() ? absl::StrCat("columns go round in ", devices(), " blocks")
+                    : absl::StrCat(devices(),
+                                   " blocks of columns pulled from all in ",
+                                   phases(), " phases"),
+          sections == 1 ? "" : ", gradients in sections of heads"),
       sections);
 }
 
