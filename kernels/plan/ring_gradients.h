@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/plan/adding.h"
 #include "kernels/plan/plan_builder.h"
 #include "kernels/plan/ring_places.h"
 
@@ -20,15 +21,6 @@ namespace attnd::plan {
 class RingGradients {
  public:
   using Steps = std::vector<int>;
-  // What a Compute that adds to some must wait for, and is to be told to.
-  struct Adding {
-    Steps after;
-    std::vector<Steps*> told;
-
-    void Tell(int step) {
-      for (Steps* steps : told) steps->push_back(step);
-    }
-  };
 
   // By sequence, where its blocks are and which kv heads of it these are. All
   // must outlive it.
