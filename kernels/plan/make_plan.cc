@@ -18,8 +18,10 @@ Plan MakePlan(const PlanRequest& request, int devices) {
   }
   if (kind == PlanKind::kGather) return MakeGather(request, devices);
   if (kind == PlanKind::kKv) return MakeKv(request, devices);
-  return request.op == Op::kForward ? MakeRing(request, devices)
-                                    : MakeRingBackward(request, devices);
+  if (request.op == Op::kForward) return MakeRing(request, devices);
+  return request.transport == Transport::kRing
+             ? MakeRingBackward(request, devices)
+             : MakePulledBackward(request, devices);
 }
 
 }  // namespace attnd::plan

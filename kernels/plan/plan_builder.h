@@ -97,9 +97,10 @@ Plan MakeHeads(const PlanRequest& request, int devices);
 Plan MakeGather(const PlanRequest& request, int devices);
 Plan MakeKv(const PlanRequest& request, int devices);
 // kRing, kStriped or kZigzag, as the request says; of a forward, and of a
-// backward.
+// backward by either transport.
 Plan MakeRing(const PlanRequest& request, int devices);
 Plan MakeRingBackward(const PlanRequest& request, int devices);
+Plan MakePulledBackward(const PlanRequest& request, int devices);
 
 }  // namespace attnd::plan
 

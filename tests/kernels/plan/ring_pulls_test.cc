@@ -53,7 +53,6 @@ PlanRequest RandomPulled(uint32_t seed) {
 TEST(RingPullsTest, IsValidForAnyShapesAndDevices) {
   for (uint32_t seed = 0; seed < 1000; ++seed) {
     const PlanRequest request = RandomPulled(seed);
-    if (request.op != Op::kForward) continue;
     for (const int devices : kDeviceCounts) {
       const Plan plan = MakePlan(request, devices);
       const absl::Status status = Validate(request, plan);

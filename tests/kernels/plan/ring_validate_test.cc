@@ -106,6 +106,7 @@ TEST_P(RingValidateTest, FindsEveryWaitThatIsLeftOutOfPullsFromAll) {
   for (const int phases : {0, 2, kDevices}) {
     request_.phases = phases;
     ExpectFindsEveryWaitLeftOut(request_, kDevices);
+    ExpectFindsEveryWaitLeftOut(Backward(request_), 3);
   }
 }
 
