@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
-#include <string>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -181,19 +181,26 @@ TEST(RingPullsTest, APullWaitsForNothingThatIsComputed) {
     const Plan plan = MakePlan(FullPulled(kind, 4096), 4);
     bool computes = false;
     std::vector<std::vector<int>> peers(4);
-    for (const Step& step : plan.steps) {
+    std::vector<int> last(4, -1);  // a device's pulls so far
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      const Step& step = plan.steps[i];
       computes |= std::holds_alternative<Compute>(step.what);
       const auto* pull = std::get_if<Pull>(&step.what);
       if (pull == nullptr) continue;
       EXPECT_FALSE(computes) << "pulled behind a Compute";
       peers[step.device].push_back(pull->peer);
+      // For the owner's uploads, and the device's own pull before it.
+      std::vector<int> pulls;
       for (const int before : step.after) {
-        // The owner's uploads, and the device's own pull before it.
         const Step& other = plan.steps[before];
-        EXPECT_EQ(other.device, std::holds_alternative<Upload>(other.what)
-                                    ? pull->peer
-                                    : step.device);
+        if (std::holds_alternative<Upload>(other.what)) {
+          EXPECT_EQ(other.device, pull->peer);
+        } else {
+          pulls.push_back(before);
+        }
       }
+      const int own = std::exchange(last[step.device], static_cast<int>(i));
+      EXPECT_EQ(pulls, own < 0 ? std::vector<int>{} : std::vector<int>{own});
     }
     // The nearest first.
     EXPECT_EQ(peers[1], (std::vector<int>{0, 3, 2})) << PlanName(kind);
