@@ -129,6 +129,8 @@ double TwoBlocks(double bytes, const Problem& p, double n) {
   return 2 * bytes * (1 + 2 * n / tokens);
 }
 
+// By Transport::kRing: nobody who is charged before there is a plan may ask for
+// the other one.
 double MostOfRing(Op op, const TensorBytes& bytes, const Problem& p, double n) {
   const double batch = static_cast<double>(p.batch);
   const double given = bytes.q + bytes.bias + TwoBlocks(bytes.kv, p, n);
