@@ -3,6 +3,7 @@
 //
 //   plan_bench [--only=SECTION] [--op=forward|backward] [--deterministic=0|1]
 //              [--sections=N,...] [--gathered=rows|columns]
+//              [--transport=ring|pull] [--phases=N]
 //              [--device=cuda[:0,1]|cpu*N] [--rounds=N] [--settle_ms=N]
 //              [--timed_ms=N] [--shrink=N] [--samples=FILE]
 //   plan_bench --check [--part=I/N] [--json=FILE] [as above]
@@ -11,9 +12,12 @@
 // zigzag (those plans).
 // --only: those with SECTION in their names. --sections: in how many sections
 // of heads gather fetches, one row each; 0: as it finds best. --gathered: what
-// its backward fetches. --deterministic: of backward, on both sides. --device:
-// cpu*N are N devices of this processor's threads, which check the plans and
-// this program; lengths are then a 512th unless --shrink says otherwise.
+// its backward fetches. --transport: how columns come in ring, striped and
+// zigzag. --phases: of pull, in how many launches a device computes over all of
+// them; 0: as the plan finds best. --deterministic: of backward, on both sides.
+// --device: cpu*N are N devices of this processor's threads, which check the
+// plans and this program; lengths are then a 512th unless --shrink says
+// otherwise.
 // --samples: a file for every timed run (plan/samples.h).
 //
 // Inputs lie where the plan wants them before a run begins; it is over when
@@ -95,6 +99,15 @@ class Bench {
       rows = std::max(rows, one.shape.rows());
     }
     return {elements, elements, elements, elements, rows};
+  std::unique_ptr<PlanSide> NewSide(const Shape& shape, Op op, PlanKind kind,
+                                    int sections,
+                                    const std::vector<Backend*>& on,
+                                    const Outputs& outputs) {
+    return std::make_unique<PlanSide>(
+        PlanSide::What{shape, op, kind, sections, options_.gathered,
+                       options_.deterministic, options_.transport,
+                       options_.phases},
+        on, *tensors_, outputs, crew_);
   }
 
   std::vector<WantedSide> Sides(const Case& one, Op op) {

@@ -68,6 +68,9 @@ bool TakeOfCheck(absl::string_view argument, PlanBenchOptions& options) {
     return true;
   }
   return argument == "--check";
+bool ParseTransport(absl::string_view text, plan::Transport& transport) {
+  transport = text == "pull" ? plan::Transport::kPull : plan::Transport::kRing;
+  return text == "pull" || text == "ring";
 }
 
 // Whether it is a flag of ours with a value that it can have.
@@ -90,6 +93,12 @@ bool Take(absl::string_view argument, PlanBenchOptions& options) {
   }
   if (absl::ConsumePrefix(&argument, "--gathered=")) {
     return ParseGathered(argument, options.gathered);
+  }
+  if (absl::ConsumePrefix(&argument, "--transport=")) {
+    return ParseTransport(argument, options.transport);
+  }
+  if (absl::ConsumePrefix(&argument, "--phases=")) {
+    return absl::SimpleAtoi(argument, &options.phases) && options.phases >= 0;
   }
   if (absl::ConsumePrefix(&argument, "--op=")) {
     return ParseOp(argument, options.ops);

@@ -20,6 +20,8 @@ struct PlanBenchOptions {
   std::string only, device = "cuda", samples;
   std::vector<int> sections = {0};
   std::optional<plan::Gathered> gathered;
+  plan::Transport transport = plan::Transport::kRing;
+  int phases = 0;
   std::vector<Op> ops = {Op::kForward, Op::kBackward};
   bool deterministic = true;
   int rounds = 2;

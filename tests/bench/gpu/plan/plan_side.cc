@@ -62,6 +62,8 @@ PlanSide::PlanSide(const What& what, const std::vector<Backend*>& devices,
   request_.gathered = what.gathered;
   request_.inputs = what.inputs;
   if (what.rates.has_value()) request_.rates = *what.rates;
+  request_.transport = what.transport;
+  request_.phases = what.phases;
   plan_ = plan::MakePlan(request_, static_cast<int>(devices.size()));
 }
 

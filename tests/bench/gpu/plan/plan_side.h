@@ -34,6 +34,8 @@ class PlanSide {
     bool deterministic = true;
     plan::InputsLie inputs = plan::InputsLie::kWherePlanned;
     std::optional<DeviceRates> rates = {};  // none: the devices' own
+    plan::Transport transport = plan::Transport::kRing;
+    int phases = 0;
   };
   struct Times {
     double seconds = 0;          // from before the first call until all is over
