@@ -135,7 +135,7 @@ class CpuBackend : public Backend {
   // Of f32, on AVX-512: what a core does.
   DeviceRates Rates() const override {
     DeviceRates rates;
-    rates.forward.flops = rates.backward.flops =
+    rates.forward.flops = rates.backward.flops = rates.decode.flops =
         50e9 * compute_.pool.threads();
     rates.memory_bytes = 10e9;
     rates.upload = rates.download = rates.pull = {.seconds = 0, .bytes = 5e9};

@@ -12,9 +12,9 @@
 #include "kernels/cuda/device/imported_buffer.h"
 #include "kernels/cuda/device/pinned_memory.h"
 #include "kernels/cuda/device/pinning.h"
-#include "kernels/cuda/device/rates.h"
 #include "kernels/cuda/forward.h"
 #include "kernels/cuda/fused/forward.h"
+#include "kernels/cuda/rates.h"
 #include "kernels/reference/reference.h"
 
 namespace attnd {
@@ -86,9 +86,7 @@ class CudaBackend : public Backend {
            reference::VisitedFlops(op, problem, options.algorithm);
   }
 
-  DeviceRates Rates() const override {
-    return cuda::NominalRates(gpu_);
-  }
+  DeviceRates Rates() const override { return cuda::NominalRates(gpu_); }
 
   CutUnit Cut(const Problem& sequence, const GroupOptions&) const override {
     return cuda::FusedCut(sequence, gpu_);

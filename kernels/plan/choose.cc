@@ -14,11 +14,11 @@
 namespace attnd::plan {
 namespace {
 
-constexpr PlanKind kCandidates[] = {PlanKind::kHeads,   PlanKind::kGather,
-                                    PlanKind::kZigzag,  PlanKind::kStriped,
-                                    PlanKind::kRing,    PlanKind::kKv};
+constexpr PlanKind kCandidates[] = {PlanKind::kHeads,  PlanKind::kGather,
+                                    PlanKind::kZigzag, PlanKind::kStriped,
+                                    PlanKind::kRing,   PlanKind::kKv};
 // A kind must be better than an earlier one by this to be chosen.
-constexpr double kAlike = 1.02;
+constexpr double kAlike = 1.05;
 // Of more sequences whole heads divide well, and other plans take long to make.
 constexpr size_t kMostCompared = 64;
 
@@ -57,10 +57,9 @@ Best FindBest(const PlanRequest& request, int devices) {
   std::string predicted;
   for (const Candidate& candidate : candidates) {
     least = std::min(least, candidate.seconds);
-    absl::StrAppendFormat(&predicted, "%s%s %.3f",
-                          &candidate == &candidates.front() ? "" : ", ",
-                          PlanName(candidate.plan.kind),
-                          1e3 * candidate.seconds);
+    absl::StrAppendFormat(
+        &predicted, "%s%s %.3f", &candidate == &candidates.front() ? "" : ", ",
+        PlanName(candidate.plan.kind), 1e3 * candidate.seconds);
   }
   for (Candidate& candidate : candidates) {
     if (candidate.seconds > kAlike * least) continue;

@@ -14,8 +14,8 @@ namespace attnd::plan {
 // earlier.
 absl::Span<const PlanKind> Candidates();
 
-// The plan that Predict finds the quickest of all kinds; its `why` has what each
-// should take. A function of the request and the devices' rates alone.
+// The plan that Predict finds the quickest of all kinds; its `why` has what
+// each should take. A function of the request and the devices' rates alone.
 Plan MakeBest(const PlanRequest& request, int devices);
 
 // By which plan several devices should run a request about which nobody has

@@ -24,6 +24,9 @@ namespace {
 // copies take some ten microseconds, and so do these bytes from the host.
 constexpr int kMostSections = 4;
 constexpr double kLeastBytes = 4 << 20;
+// And some heads of a token lie apart on the host, where shorter runs are
+// copied more slowly.
+constexpr int64_t kLeastRowBytes = 512;
 
 // What a K/V head of a share brings and sends, about.
 double BytesOfHead(const PlanRequest& request, const Share& share) {
@@ -33,6 +36,15 @@ double BytesOfHead(const PlanRequest& request, const Share& share) {
   return tensors * 2 * static_cast<double>(shape.head_dim + shape.value_dim) *
          static_cast<double>(share.rows.count * shape.group() +
                              sequence.sees.columns);
+}
+
+int64_t LeastHeads(const PlanRequest& request, const Share& share) {
+  const ProblemShape& shape =
+      request.ProblemOf(request.sequences[share.sequence]);
+  const int64_t head_bytes = std::min(shape.head_dim, shape.value_dim) *
+                             SizeOf(*shape.inputs[TensorId::kQ]);
+  return std::max<int64_t>(1,
+                           kLeastRowBytes / std::max<int64_t>(head_bytes, 1));
 }
 
 // A device's shares in sections of about as many bytes. Only whole heads are
@@ -57,6 +69,13 @@ std::vector<std::vector<Share>> SectionsOf(const PlanRequest& request,
         const double room = (section + 1) * all / count - dealt;
         share.kv_heads =
             std::clamp<int64_t>(std::llround(room / head), 0, rest.kv_heads);
+        if (share.kv_heads > 0) {
+          const int64_t least = LeastHeads(request, rest);
+          share.kv_heads = std::max(share.kv_heads, least);
+          if (rest.kv_heads < share.kv_heads + least) {
+            share.kv_heads = rest.kv_heads;
+          }
+        }
       }
       if (share.kv_heads == 0) {
         ++section;

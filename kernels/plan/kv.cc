@@ -89,8 +89,9 @@ class Kv {
     const std::vector<Runs> cut =
         CutByRanges(sees.columns, devices, request().sequences[i].unit);
     for (int part = 0; part < devices; ++part) {
-      const int device =
-          request().inputs == InputsLie::kByRanges ? part : (i + part) % devices;
+      const int device = request().inputs == InputsLie::kByRanges
+                             ? part
+                             : (i + part) % devices;
       for (const Run& run : cut[part]) {
         const Run seen = Common(run, needed);
         if (seen.empty()) {

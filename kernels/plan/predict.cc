@@ -18,8 +18,7 @@ double BytesOf(const PlanRequest& request, const Plan& plan, const Slice& slice,
   double bytes = 0;
   for (const int buffer : buffers) {
     const Buffer& b = plan.buffers[buffer];
-    bytes += static_cast<double>(
-        SliceBytes(request, b.tensor, b.dtype, slice));
+    bytes += static_cast<double>(SliceBytes(request, b.tensor, b.dtype, slice));
   }
   return bytes;
 }
@@ -73,7 +72,7 @@ class Player {
         ready = std::max(ready, ends_[other]);
         device.host = std::max(device.host, enqueued_[other]);
       }
-      device.host += rates_.step_seconds + copies_ * rates_.copy_seconds;
+      device.host += HostSeconds(step);
       enqueued_[i] = device.host;
       ends_[i] = std::visit(
           [&](const auto& what) {
@@ -92,57 +91,109 @@ class Player {
     double upload = 0, pull = 0, compute = 0, download = 0;
   };
 
-  // What it takes to enqueue it is found on the way.
-  bool TakesTime(const Step& step) {
-    copies_ = 1;
+  // What a step takes its device's thread.
+  double HostSeconds(const Step& step) const {
+    return rates_.step_seconds +
+           std::visit([this](const auto& what) { return Enqueueing(what); },
+                      step.what);
+  }
+  double Enqueueing(const Upload&) const {
+    return rates_.upload.enqueue_seconds;
+  }
+  double Enqueueing(const Download&) const {
+    return rates_.download.enqueue_seconds;
+  }
+  double Enqueueing(const Pull& pull) const {
+    return static_cast<double>(pull.items.size()) * rates_.pull.enqueue_seconds;
+  }
+  double Enqueueing(const Compute& compute) const {
+    return KernelOf(compute).enqueue_seconds;
+  }
+  template <class What>  // a dot, a sum or a merge
+  double Enqueueing(const What&) const {
+    return rates_.forward.enqueue_seconds;
+  }
+
+  const DeviceRates::Kernel& KernelOf(const Compute& compute) const {
+    return IsDecode(request_, compute) ? rates_.decode
+                                       : KernelRatesOf(request_);
+  }
+
+  bool TakesTime(const Step& step) const {
     if (const auto* upload = std::get_if<Upload>(&step.what)) {
       return request_.inputs == InputsLie::kOnHost && !upload->lies_there;
     }
     if (std::holds_alternative<Download>(step.what)) {
       return request_.inputs == InputsLie::kOnHost;
     }
-    if (const auto* pull = std::get_if<Pull>(&step.what)) {
-      copies_ = static_cast<double>(pull->items.size());
-    }
     return true;
   }
 
-  double Copy(double& free, double ready, const DeviceRates::Link& link,
-              double bytes) const {
-    free = std::max(free, ready) + bytes / link.bytes;
+  static double Copy(double& free, double ready, const DeviceRates::Link& link,
+                     double bytes, double copies = 1) {
+    free =
+        std::max(free, ready) + bytes / link.bytes + copies * link.copy_seconds;
     return free + link.seconds;
   }
+  // For what the buffer holds: some heads of each token lie apart on the host.
+  DeviceRates::Link OfHost(DeviceRates::Link link, int buffer) const {
+    const Buffer& b = plan_.buffers[buffer];
+    const ProblemShape& shape = request_.ProblemOf(b.slice.sequence);
+    const int64_t row_bytes =
+        b.slice.heads * TokenElements(shape, b.tensor) * SizeOf(b.dtype);
+    const int64_t heads = HasColumns(b.tensor) ? shape.kv_heads : shape.q_heads;
+    if (b.slice.heads < heads && TokenElements(shape, b.tensor) > 1 &&
+        row_bytes < rates_.short_row_bytes) {
+      link.bytes *= rates_.short_rows;
+    }
+    return link;
+  }
   double Use(Device& device, double ready, double bytes) const {
-    device.compute = std::max(device.compute, ready + rates_.launch_seconds) +
-                     bytes / rates_.memory_bytes;
+    device.compute =
+        std::max(device.compute, ready + rates_.forward.launch_seconds) +
+        rates_.kernel_seconds + bytes / rates_.memory_bytes;
     return device.compute;
   }
 
+  // Of a slice, by that link.
+  DeviceRates::Link For(DeviceRates::Link link, const Slice& slice) const {
+    if (slice.tokens.step > 1) link.seconds += rates_.apart_seconds;
+    return link;
+  }
+
   double End(Device& device, double ready, const Upload& upload) {
-    return Copy(device.upload, ready, rates_.upload,
+    return Copy(device.upload, ready,
+                For(OfHost(rates_.upload, upload.to), upload.slice),
                 BytesOf(request_, plan_, upload.slice, {upload.to}));
   }
   double End(Device& device, double ready, const Download& download) {
-    return Copy(device.download, ready, rates_.download,
+    return Copy(device.download, ready,
+                For(OfHost(rates_.download, download.from), download.slice),
                 BytesOf(request_, plan_, download.slice, {download.from}));
   }
   double End(Device& device, double ready, const Pull& pull) {
     const double bytes = BytesOf(request_, plan_, pull);
+    const auto copies = static_cast<double>(pull.items.size());
+    const Slice& slice = pull.items.front().slice;
     if (&devices_[pull.peer] == &device) {  // read and written
-      return Copy(device.pull, ready, {0, rates_.memory_bytes}, 2 * bytes);
+      const DeviceRates::Link own = {rates_.pull.seconds / 2,
+                                     rates_.memory_bytes / 2,
+                                     2 * rates_.pull.copy_seconds};
+      return Copy(device.pull, ready, For(own, slice), bytes, copies);
     }
-    return Copy(device.pull, ready, rates_.pull, bytes);
+    return Copy(device.pull, ready, For(rates_.pull, slice), bytes, copies);
   }
   double End(Device& device, double ready, const Compute& compute) {
     const LaunchSeconds seconds = SecondsOf(request_, plan_, compute);
     const double start =
-        std::max(device.compute, ready + rates_.launch_seconds);
+        std::max(device.compute, ready + KernelOf(compute).launch_seconds);
     device.compute = start + seconds.busy;
     return start + seconds.until_done;
   }
   double End(Device& device, double ready, const Dot& dot) {
-    return Use(device, ready,
-               BytesOf(request_, plan_, dot.slice, {dot.d_o, dot.o, dot.delta}));
+    return Use(
+        device, ready,
+        BytesOf(request_, plan_, dot.slice, {dot.d_o, dot.o, dot.delta}));
   }
   double End(Device& device, double ready, const Sum& sum) {
     return Use(device, ready, BytesOf(request_, plan_, sum));
@@ -156,7 +207,6 @@ class Player {
   const DeviceRates& rates_;
   std::vector<double> ends_, enqueued_;  // by step
   std::vector<Device> devices_;
-  double copies_ = 0;  // of the step
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "kernels/plan/cost.h"
 #include "kernels/plan/cuts.h"
@@ -20,50 +21,125 @@ struct Tiles {
   double count = 0;
   double sum = 0;
   double longest = 0, shortest = std::numeric_limits<double>::infinity();
+  // How long adding to the same rows in turns takes.
+  double in_turns = 0;
 
   void Add(const Tiles& other) {
     count += other.count;
     sum += other.sum;
     longest = std::max(longest, other.longest);
     shortest = std::min(shortest, other.shortest);
+    in_turns += other.in_turns;
   }
 };
 
-double Up(int64_t n, int64_t unit) {
-  return static_cast<double>((n + unit - 1) / unit * unit);
+// The share of tiles that are as long as the longest, if the others lie evenly
+// between that and the shortest.
+double AlikeShare(const Tiles& tiles) {
+  const double spread = tiles.longest - tiles.shortest;
+  if (spread <= 0) return 1;
+  const double mean = tiles.sum / tiles.count;
+  return std::clamp(
+      (mean - (tiles.longest + tiles.shortest) / 2) / (spread / 2), 0.0, 1.0);
+}
+
+// What the longest tile takes of those that are left when so many have been
+// handed out, long ones first.
+double LengthAt(const Tiles& tiles, double index) {
+  const double spread = tiles.longest - tiles.shortest;
+  const double alike = AlikeShare(tiles);
+  const double place = index / tiles.count;
+  if (place <= alike) return tiles.longest;
+  return tiles.longest - (place - alike) / (1 - alike) * spread;
+}
+
+// When the last tile ends. `in_order`: heads come one after the other, the
+// longest tile of each last, and not the longest of all first.
+double SpanOf(const Tiles& tiles, double processors, bool in_order) {
+  if (tiles.count == 0) return 0;
+  const double evenly = tiles.sum / processors;
+  if (tiles.count <= processors || processors == 1) {
+    return std::max(tiles.longest, evenly);
+  }
+  const double in_rounds = std::ceil(tiles.count / processors) * tiles.longest;
+  if (in_order) {
+    // The last one begins where as many short ones have ended as there are more
+    // than processors.
+    const double last_begins =
+        tiles.count <= 2 * processors
+            ? LengthAt(tiles, processors)
+            : evenly - tiles.longest * (0.75 - AlikeShare(tiles) / 4);
+    return std::min(in_rounds, std::max(evenly, last_begins + tiles.longest));
+  }
+  // In two rounds the longest of the second begin where the shortest of the
+  // first end.
+  if (tiles.count <= 2 * processors) {
+    return std::max(
+        {tiles.longest, evenly,
+         LengthAt(tiles, processors - 1) + LengthAt(tiles, processors)});
+  }
+  return std::min(in_rounds,
+                  std::max(tiles.longest, evenly + tiles.shortest / 2));
+}
+
+// Of what `count` > 0 rows or columns see, about: what the first, the last and
+// the one between them do.
+struct Sizes {
+  double most, least;
+};
+template <class SizeOf>
+Sizes SizesOf(int64_t count, SizeOf size_of) {
+  const std::pair<int64_t, int64_t> sizes =
+      std::minmax({size_of(0), size_of(count / 2), size_of(count - 1)});
+  return {static_cast<double>(sizes.second), static_cast<double>(sizes.first)};
+}
+
+int64_t Blocks(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+
+// Whether the kernel shares out a sequence's columns by itself: it decodes, and
+// has no other kernel's least rows.
+bool IsDecode(const PlanRequest& request, const SequenceShape& sequence) {
+  const CutUnit& unit = sequence.unit;
+  return request.op == Op::kForward && unit.least_rows <= 1 &&
+         unit.columns > 1 && unit.columns >= sequence.sees.columns;
 }
 
 class TilesOfPart {
  public:
   TilesOfPart(const PlanRequest& request, const Part& part)
       : request_(request),
+        rates_(request.rates),
         part_(part),
         sequence_(request.sequences[part.sequence]),
         shape_(request.ProblemOf(sequence_)),
         kernel_(KernelRatesOf(request)) {}
 
   Tiles Find() const {
+    if (part_.rows.count == 0) return {};
     return request_.op == Op::kForward ? OfRows() : OfColumns();
   }
-  // Whether the kernel shares out a sequence's columns by itself: it decodes.
-  bool IsDecode() const {
-    return request_.op == Op::kForward && sequence_.unit.columns > 1 &&
-           sequence_.unit.columns >= sequence_.sees.columns;
+
+  // Of all processors, of rows of a whole group of heads in blocks of `unit`.
+  double DecodeSeconds() const {
+    const int64_t unit = std::max<int64_t>(sequence_.unit.rows, 1);
+    const int64_t rows = Blocks(part_.rows.count * shape_.group(), unit) * unit;
+    double columns = 0;
+    for (const Columns& some : part_.columns) {
+      columns += static_cast<double>(some.run.count);
+    }
+    return static_cast<double>(rows * part_.kv_heads) * columns *
+           PairSeconds(rates_.decode) / rates_.processors;
   }
 
  private:
   // What a processor takes for a pair of a row and a column of a head.
-  double PairSeconds() const {
+  double PairSeconds(const DeviceRates::Kernel& kernel) const {
     const bool forward = request_.op == Op::kForward;
     const double dims = static_cast<double>(shape_.head_dim + shape_.value_dim);
-    double seconds = ((forward ? 2.0 : 5.0) * dims + kernel_.pair_flops) /
-                     (kernel_.flops / request_.rates.processors);
-    if (shape_.inputs[TensorId::kQ] == DType::kF32) {
-      seconds *= request_.rates.f32;
-    }
-    if (!forward && request_.deterministic) {
-      seconds *= request_.rates.deterministic;
-    }
+    double seconds = ((forward ? 2.0 : 5.0) * dims + kernel.pair_flops) /
+                     (kernel.flops / rates_.processors);
+    if (shape_.inputs[TensorId::kQ] == DType::kF32) seconds *= rates_.f32;
+    if (!forward && request_.deterministic) seconds *= rates_.deterministic;
     return seconds;
   }
 
@@ -75,37 +151,35 @@ class TilesOfPart {
         static_cast<double>(sees.rows) * static_cast<double>(sees.columns);
     if (pairs == 0 || pairs == all) return pairs;
     const int sides = (sees.left >= 0 ? 1 : 0) + (sees.right >= 0 ? 1 : 0);
-    return std::min(all, pairs + tiles * sides / 2 *
-                                     static_cast<double>(rows * columns));
+    return std::min(
+        all, pairs + tiles * sides / 2 * static_cast<double>(rows * columns));
   }
 
   Tiles OfRows() const {
     const int64_t unit = std::max<int64_t>(sequence_.unit.rows, 1);
-    const int64_t columns_unit =
-        IsDecode() ? 1 : std::max<int64_t>(sequence_.unit.columns, 1);
-    const double tiles = Up(part_.rows.count, unit) / unit;
+    const int64_t columns_unit = std::max<int64_t>(sequence_.unit.columns, 1);
+    const auto tiles = static_cast<double>(Blocks(part_.rows.count, unit));
     double visited = 0, most = 0, least = 0;
     for (const Columns& columns : part_.columns) {
       const RowIntervals sees =
           Restrict(sequence_.sees, part_.rows, columns.run);
-      visited += Visited(sees,
-                         PairsOf(sequence_.sees, part_.rows, columns.run),
+      visited += Visited(sees, PairsOf(sequence_.sees, part_.rows, columns.run),
                          unit, columns_unit, tiles);
-      const auto first = static_cast<double>(sees.Row(0).size());
-      const auto last = static_cast<double>(sees.Row(sees.rows - 1).size());
-      most += std::max(first, last);
-      least += std::min(first, last);
+      const Sizes sizes =
+          SizesOf(sees.rows, [&](int64_t row) { return sees.Row(row).size(); });
+      most += sizes.most;
+      least += sizes.least;
     }
     // A tile that is not full takes as long.
     visited *= tiles * static_cast<double>(unit) /
                static_cast<double>(part_.rows.count);
-    const double heads =
-        static_cast<double>(part_.kv_heads * shape_.group());
-    const double column_seconds = static_cast<double>(unit) * PairSeconds();
+    const auto heads = static_cast<double>(part_.kv_heads * shape_.group());
+    const double pair = PairSeconds(kernel_);
+    const double column = static_cast<double>(unit) * pair;
     return {heads * tiles,
-            heads * (tiles * kernel_.tile_seconds + visited * PairSeconds()),
-            kernel_.tile_seconds + column_seconds * most,
-            kernel_.tile_seconds + column_seconds * least};
+            heads * (tiles * kernel_.tile_seconds + visited * pair),
+            kernel_.tile_seconds + column * most,
+            kernel_.tile_seconds + column * least};
   }
 
   Tiles OfColumns() const {
@@ -113,36 +187,64 @@ class TilesOfPart {
     for (const Columns& columns : part_.columns) {
       const RowIntervals sees =
           Restrict(sequence_.sees, part_.rows, columns.run);
-      if (sees.columns == 0) continue;
-      const double tiles = Up(sees.columns, kBackwardColumns) /
-                           static_cast<double>(kBackwardColumns);
-      double visited =
-          Visited(sees, PairsOf(sequence_.sees, part_.rows, columns.run),
-                  kBackwardRows, kBackwardColumns, tiles);
-      visited *= tiles * static_cast<double>(kBackwardColumns) /
-                 static_cast<double>(sees.columns);
-      const auto first = static_cast<double>(sees.RowsThatSee(0, 0).size());
-      const auto last = static_cast<double>(
-          sees.RowsThatSee(sees.columns - 1, sees.columns - 1).size());
-      const auto group = static_cast<double>(shape_.group());
-      const auto heads = static_cast<double>(part_.kv_heads);
-      const double row_seconds =
-          group * static_cast<double>(kBackwardColumns) * PairSeconds();
-      all.Add({heads * tiles,
-               heads * (tiles * kernel_.tile_seconds +
-                        group * visited * PairSeconds()),
-               kernel_.tile_seconds + row_seconds * std::max(first, last),
-               kernel_.tile_seconds + row_seconds * std::min(first, last)});
+      if (sees.columns > 0) all.Add(OfColumns(sees));
     }
     return all;
   }
 
+  Tiles OfColumns(const RowIntervals& sees) const {
+    const auto tiles =
+        static_cast<double>(Blocks(sees.columns, kBackwardColumns));
+    // Rows, and columns, of which some are looked at in vain, take as long.
+    double visited =
+        Visited(sees, PairsOf(sees, {0, sees.rows}, {0, sees.columns}),
+                kBackwardRows, kBackwardColumns, tiles);
+    visited *=
+        tiles * static_cast<double>(kBackwardColumns) /
+        static_cast<double>(sees.columns) *
+        static_cast<double>(Blocks(sees.rows, kBackwardRows) * kBackwardRows) /
+        static_cast<double>(sees.rows);
+    const Sizes sizes = SizesOf(sees.columns, [&](int64_t column) {
+      return sees.RowsThatSee(column, column).size();
+    });
+    const auto group = static_cast<double>(shape_.group());
+    const auto heads = static_cast<double>(part_.kv_heads);
+    const double pair = PairSeconds(kernel_);
+    const double row = group * static_cast<double>(kBackwardColumns) * pair;
+    Tiles found = {
+        heads * tiles,
+        heads * (tiles * kernel_.tile_seconds + group * visited * pair),
+        kernel_.tile_seconds + row * sizes.most,
+        kernel_.tile_seconds + row * sizes.least};
+    if (request_.deterministic) {
+      const Sizes seen =
+          SizesOf(sees.rows, [&](int64_t of) { return sees.Row(of).size(); });
+      const double chain = std::min(
+          tiles, seen.most / static_cast<double>(kBackwardColumns) + 1);
+      // Heads that have few tiles are under way together, and the next one
+      // begins before this one ends.
+      const double at_once = 1 + 0.8 * rates_.processors / tiles;
+      found.in_turns = heads / at_once * chain * rates_.turn_seconds;
+    }
+    return found;
+  }
+
   const PlanRequest& request_;
+  const DeviceRates& rates_;
   const Part& part_;
   const SequenceShape& sequence_;
   const ProblemShape& shape_;
   const DeviceRates::Kernel& kernel_;
 };
+
+// Of a backward's rows: sums of dQ, LSE in two units, and delta.
+double ScratchBytes(const PlanRequest& request, const Part& part) {
+  const ProblemShape& shape =
+      request.ProblemOf(request.sequences[part.sequence]);
+  return static_cast<double>(part.rows.count * part.kv_heads * shape.group() *
+                             (shape.head_dim + 3)) *
+         sizeof(float);
+}
 
 // Of what a launch reads and writes in f32 for others, and of what a backward
 // does before and after its tiles: dQ is zeroed, added up in f32 and rounded,
@@ -191,8 +293,8 @@ double ColumnBytes(const PlanRequest& request, const Plan& plan,
         part.sequence, part.kv_head, part.kv_heads, columns.run, {}};
     for (const int buffer : {columns.k, columns.v}) {
       const Buffer& b = plan.buffers[buffer];
-      bytes += static_cast<double>(
-          SliceBytes(request, b.tensor, b.dtype, slice));
+      bytes +=
+          static_cast<double>(SliceBytes(request, b.tensor, b.dtype, slice));
     }
   }
   return bytes;
@@ -200,38 +302,62 @@ double ColumnBytes(const PlanRequest& request, const Plan& plan,
 
 }  // namespace
 
+bool IsDecode(const PlanRequest& request, const Compute& compute) {
+  return std::all_of(
+      compute.parts.begin(), compute.parts.end(), [&](const Part& part) {
+        return IsDecode(request, request.sequences[part.sequence]);
+      });
+}
+
 LaunchSeconds SecondsOf(const PlanRequest& request, const Plan& plan,
                         const Compute& compute) {
+  const DeviceRates& rates = request.rates;
   Tiles tiles;
-  double columns = 0, carried = 0, shared = 0;
+  LaunchSeconds seconds;
+  double carried = 0, columns = 0, decode = 0, scratch = 0, tile_columns = 0;
+  const auto end_tiles = [&] {
+    const double turns = tiles.in_turns;
+    seconds.until_done =
+        seconds.busy +
+        std::max(SpanOf(tiles, rates.processors,
+                        request.op == Op::kBackward && request.deterministic),
+                 turns);
+    seconds.busy += std::max(tiles.sum / rates.processors, turns);
+    tiles = {};
+    scratch = 0;
+  };
   for (const Part& part : compute.parts) {
     carried += CarriedBytes(request, plan, part);
-    columns += ColumnBytes(request, plan, part);
-    if (part.rows.count == 0) continue;
     const TilesOfPart of(request, part);
-    if (of.IsDecode()) {
-      shared += of.Find().sum;
-    } else {
-      tiles.Add(of.Find());
+    if (IsDecode(request, request.sequences[part.sequence])) {
+      columns += ColumnBytes(request, plan, part);
+      decode += of.DecodeSeconds();
+      continue;
     }
+    if (request.op == Op::kBackward) {
+      scratch += ScratchBytes(request, part);
+      // The next problems wait for these.
+      if (scratch > rates.shared_scratch && tiles.count > 0) {
+        const double own = ScratchBytes(request, part);
+        end_tiles();
+        seconds.busy = seconds.until_done +=
+            KernelRatesOf(request).launch_seconds;
+        scratch = own;
+      }
+    }
+    tiles.Add(of.Find());
+    tile_columns += ColumnBytes(request, plan, part);
   }
-  const DeviceRates& rates = request.rates;
-  LaunchSeconds seconds;
-  seconds.busy = std::max((tiles.sum + shared) / rates.processors,
-                          columns / rates.memory_bytes) +
-                 carried / rates.memory_bytes;
-  seconds.until_done = seconds.busy;
-  if (tiles.count > 0) {
-    const double alike =
-        std::ceil(tiles.count / rates.processors) * tiles.longest;
-    const double unlike =
-        std::max(tiles.longest,
-                 tiles.sum / rates.processors +
-                     (rates.processors > 1 ? tiles.shortest / 2 : 0));
-    seconds.until_done =
-        std::max(seconds.until_done,
-                 std::min(alike, unlike) + carried / rates.memory_bytes);
-  }
+  end_tiles();
+  const double least = tile_columns / rates.memory_bytes;
+  seconds.busy = std::max(seconds.busy, least);
+  seconds.until_done = std::max(seconds.until_done, least);
+  const double reading = columns / rates.memory_bytes;
+  const double beside = std::max(decode, reading) +
+                        std::min(decode, reading) / 2 +
+                        carried / rates.memory_bytes;
+  seconds.busy += beside;
+  seconds.until_done += beside;
   return seconds;
 }
 

@@ -20,8 +20,15 @@ struct LaunchSeconds {
 // longest tile, and at the end some processors have nothing left to do. Where
 // there are few rows it takes no less than reading K and V. Results that are
 // carried on in f32 are read and written beside that.
+//
+// Where backward must give the same bits each time, tiles that add to the same
+// rows take turns, which counts where there are few rows. And its problems do
+// not share a launch where their rows take much scratch together.
 LaunchSeconds SecondsOf(const PlanRequest& request, const Plan& plan,
                         const Compute& compute);
+
+// Whether all of the launch is decoded.
+bool IsDecode(const PlanRequest& request, const Compute& compute);
 
 }  // namespace attnd::plan
 

@@ -13,7 +13,7 @@ namespace attnd {
 // some 30 ms on GPUs, and is over at once where devices share the host's
 // memory, or where there is one alone: nothing is measured then.
 //
-// What was measured counts in eighths of what was expected, so that the same
+// What is within a third of what was expected is as expected, so that the same
 // machine chooses the same plans whenever it starts. If anything fails, what
 // was expected stays.
 DeviceRates Calibrate(const std::vector<Backend*>& members);

@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-
 #include "server/execution/upload.h"
 #include "server/work/group_key.h"
 #include "server/work/request_bytes.h"

@@ -139,6 +139,33 @@ TEST(AdmissionTest, APlanForATeamGoesToTeamsAlone) {
   }
 }
 
+// The plan is a part of the key: requests that chose other ones are not in one
+// group, and what a group has in it changes no one's plan.
+TEST(AdmissionTest, AutoIsWhatTheTeamChoosesForTheRequestAlone) {
+  Device device(true, 0);
+  TeamBackend team;
+  TestWork test({});
+  const Request& request = *test.work()->request;
+  auto footprint = Measure(request, {&device, &team});
+  ASSERT_EQ(footprint.status(), absl::OkStatus());
+  EXPECT_EQ(footprint->devices, 0b01);
+  EXPECT_EQ(footprint->key.options.plan, PlanKind::kAuto);
+  EXPECT_FALSE(footprint->plan.has_value());
+
+  team.choice = {PlanKind::kGather, "it is the quickest"};
+  footprint = Measure(request, {&device, &team});
+  ASSERT_EQ(footprint.status(), absl::OkStatus());
+  EXPECT_EQ(footprint->devices, 0b10);
+  EXPECT_EQ(footprint->key.options.plan, PlanKind::kGather);
+  ASSERT_TRUE(footprint->plan.has_value());
+  EXPECT_EQ(footprint->plan->kind, PlanKind::kGather);
+  EXPECT_EQ(footprint->plan->why, "it is the quickest");
+  // Where that was asked for it was not chosen.
+  TestWork asked({.plan = PlanKind::kGather});
+  EXPECT_FALSE(
+      Measure(*asked.work()->request, {&device, &team})->plan.has_value());
+}
+
 TEST(AdmissionTest, OneDeviceIsAnyThatIsNoTeam) {
   Device a(true, 0), b(true, 0);
   TeamBackend team;

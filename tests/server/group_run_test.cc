@@ -234,6 +234,26 @@ TEST(GroupRunTest, ATeamsResultsHaveItsReport) {
   }
 }
 
+// What was chosen for a request says why; what was asked for has no more to say
+// than the plan itself.
+TEST(GroupRunTest, ARequestRunsByThePlanThatWasChosenForIt) {
+  TeamBackend team;
+  TestWork chosen({}), asked({.plan = PlanKind::kZigzag});
+  chosen.work()->plan = {PlanKind::kZigzag, "it is the quickest"};
+  OneRun run(team, {chosen.work(), asked.work()});
+  ASSERT_EQ(run.Execute(), absl::OkStatus());
+  const std::string plans_own = TeamBackend::Report(PlanKind::kZigzag).why;
+  for (const auto& [test, why] :
+       {std::pair{&chosen, plans_own + "; it is the quickest"},
+        std::pair{&asked, plans_own}}) {
+    const absl::StatusOr<WorkResult> result = test->Await();
+    ASSERT_EQ(result.status(), absl::OkStatus());
+    ASSERT_TRUE(result->plan.has_value());
+    EXPECT_EQ(result->plan->kind, PlanKind::kZigzag);
+    EXPECT_EQ(result->plan->why, why);
+  }
+}
+
 TEST(GroupRunTest, OneDevicesResultsHaveNoPlan) {
   IdentityBackend backend;
   TestWork test({.plan = PlanKind::kOneDevice});

@@ -99,15 +99,6 @@ class Bench {
       rows = std::max(rows, one.shape.rows());
     }
     return {elements, elements, elements, elements, rows};
-  std::unique_ptr<PlanSide> NewSide(const Shape& shape, Op op, PlanKind kind,
-                                    int sections,
-                                    const std::vector<Backend*>& on,
-                                    const Outputs& outputs) {
-    return std::make_unique<PlanSide>(
-        PlanSide::What{shape, op, kind, sections, options_.gathered,
-                       options_.deterministic, options_.transport,
-                       options_.phases},
-        on, *tensors_, outputs, crew_);
   }
 
   std::vector<WantedSide> Sides(const Case& one, Op op) {
@@ -115,6 +106,8 @@ class Bench {
     what.shape = one.shape;
     what.op = op;
     what.gathered = options_.gathered;
+    what.transport = options_.transport;
+    what.phases = options_.phases;
     what.deterministic = options_.deterministic;
     std::vector<WantedSide> sides;
     for (int device = 0; device < rig_.devices(); ++device) {
@@ -169,8 +162,7 @@ class Bench {
       row.is_right = false;
       absl::StrAppend(&row.check, "; a device alone: ", other.side.check);
     }
-    row.predicted_seconds =
-        absl::ToDoubleSeconds(run.Predict());
+    row.predicted_seconds = absl::ToDoubleSeconds(run.Predict());
     row.pulled_bytes = run.pulled_bytes();
     row.pulls = run.pulls();
     row.planned_bytes = run.planned_bytes();

@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/plan/plan.h"
+#include "kernels/team/calibration.h"
 #include "kernels/team/team.h"
 #include "tests/kernels/accuracy.h"
 #include "tests/kernels/cuda/device_runner.h"
@@ -134,6 +135,25 @@ TEST_P(CudaTeamTest, NamesTheGpus) {
   ASSERT_EQ(team().report.devices.size(), CudaDeviceCount());
   EXPECT_EQ(team().report.devices[1].name, "cuda:1");
   EXPECT_EQ(team().report.kind, GetParam());
+}
+
+// Within what may be told apart from a mistake: half of what was expected, or
+// twice as much.
+TEST(CudaCalibrationTest, FindsAboutWhatWasExpected) {
+  if (CudaDeviceCount() < 2) GTEST_SKIP() << "fewer than two GPUs are here";
+  const auto gpus = CreateCudaBackends({}).value();
+  std::vector<Backend*> members;
+  members.reserve(gpus.size());
+  for (const auto& gpu : gpus) members.push_back(gpu.get());
+  const DeviceRates expected = members.front()->Rates();
+  const DeviceRates rates = Calibrate(members);
+  const auto is_near = [](double found, double nominal) {
+    return found >= nominal / 2 && found <= nominal * 2;
+  };
+  EXPECT_TRUE(is_near(rates.forward.flops, expected.forward.flops));
+  EXPECT_TRUE(is_near(rates.backward.flops, expected.backward.flops));
+  EXPECT_TRUE(is_near(rates.upload.bytes, expected.upload.bytes));
+  EXPECT_TRUE(is_near(rates.pull.bytes, expected.pull.bytes));
 }
 
 TEST(CudaTeamFaultTest, OthersComputeWhatABrokenGpuHad) {

@@ -51,7 +51,7 @@ TEST(ChooseTest, IsThePlanThatIsPredictedQuickest) {
       forced.kind = kind;
       const Plan other = MakePlan(forced, 3);
       // As near as may be, for the sake of an earlier kind.
-      EXPECT_LE(chosen, 1.02 * Predict(forced, other))
+      EXPECT_LE(chosen, 1.05 * Predict(forced, other))
           << seed << PlanName(kind);
       if (kind != plan.kind) continue;
       EXPECT_EQ(Predict(forced, other), chosen) << seed;
@@ -88,7 +88,8 @@ TEST(ChooseTest, FewerHeadsThanDevicesAreSharedOutByTokens) {
 
 TEST(ChooseTest, SaysWhatEachKindShouldTake) {
   const Plan plan = MakePlan(OnGpus(16384, 1), 2);
-  EXPECT_THAT(plan.why, HasSubstr("; chosen by predicted milliseconds: heads "));
+  EXPECT_THAT(plan.why,
+              HasSubstr("; chosen by predicted milliseconds: heads "));
   for (const PlanKind kind : Candidates()) {
     EXPECT_THAT(plan.why, HasSubstr(PlanName(kind)));
   }
@@ -111,7 +112,8 @@ TEST(ChooseTest, IsSharedWhereMuchIsGained) {
   const auto shared = ChooseShared(OnGpus(65536, 16), 2);
   ASSERT_TRUE(shared.has_value());
   EXPECT_EQ(shared->kind, MakePlan(OnGpus(65536, 16), 2).kind);
-  EXPECT_THAT(shared->why, HasSubstr("chosen by predicted milliseconds: heads "));
+  EXPECT_THAT(shared->why,
+              HasSubstr("chosen by predicted milliseconds: heads "));
   EXPECT_THAT(shared->why, HasSubstr(" by one device"));
   // A quarter of a millisecond, of which not one can be gained.
   EXPECT_FALSE(ChooseShared(OnGpus(4096, 16), 2).has_value());

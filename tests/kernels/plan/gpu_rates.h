@@ -12,7 +12,8 @@ inline DeviceRates RoundGpuRates() {
   rates.processors = 100;
   rates.forward = {.flops = 600e12, .tile_seconds = 2e-6};
   rates.backward = {.flops = 500e12, .tile_seconds = 4e-6};
-  rates.launch_seconds = 5e-6;
+  rates.forward.launch_seconds = rates.backward.launch_seconds =
+      rates.decode.launch_seconds = 5e-6;
   rates.memory_bytes = 3e12;
   rates.team_seconds = 50e-6;
   rates.step_seconds = 5e-6;

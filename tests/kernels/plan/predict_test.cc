@@ -32,8 +32,7 @@ PlanRequest Ideal(int64_t heads = kHeads) {
 }
 
 double Seconds(const PlanRequest& request, int devices = 2) {
-  return absl::ToDoubleSeconds(
-      Predict(request, MakePlan(request, devices)));
+  return absl::ToDoubleSeconds(Predict(request, MakePlan(request, devices)));
 }
 
 // So short that its heads come in one section.
@@ -68,8 +67,8 @@ TEST(PredictTest, WhatLiesByRangesIsPulled) {
   // A device's own part is copied within its memory.
   request.rates.pull.bytes = 1e30;
   request.rates.memory_bytes = 1e9;
-  EXPECT_NEAR(Seconds(request), (2 * 2 * kTensorBytes / 4 +
-                                 2 * kTensorBytes / 2) / 1e9, 0.25);
+  EXPECT_NEAR(Seconds(request),
+              (2 * 2 * kTensorBytes / 4 + 2 * kTensorBytes / 2) / 1e9, 0.25);
   // Nothing moves where all of a device's range is what the plan wants there.
   request.rates.pull.bytes = 1e9;
   request.kind = PlanKind::kKv;
@@ -107,8 +106,8 @@ TEST(PredictTest, MaskedPairsOfVisitedTilesTakeTimeToo) {
   const double full = Seconds(request, 1);
   request.sequences[0].sees.right = 0;
   constexpr double kTiles = kTokens / 128.0;
-  EXPECT_NEAR(Seconds(request, 1), full * (kTiles * (kTiles + 1) / 2) /
-                                       (kTiles * kTiles),
+  EXPECT_NEAR(Seconds(request, 1),
+              full * (kTiles * (kTiles + 1) / 2) / (kTiles * kTiles),
               1e-3 * full);
 }
 
@@ -130,8 +129,8 @@ TEST(PredictTest, DeterministicBackwardAndF32TakeLonger) {
 // Sections are uploaded, computed and downloaded beside each other. Of heads
 // that is all there is to bring; where tokens are shared out, Q comes first.
 TEST(PredictTest, SectionsComeWhileOthersAreComputed) {
-  for (const auto& [kind, most] : {std::pair{PlanKind::kHeads, 0.7},
-                                   std::pair{PlanKind::kGather, 0.9}}) {
+  for (const auto& [kind, most] :
+       {std::pair{PlanKind::kHeads, 0.7}, std::pair{PlanKind::kGather, 0.9}}) {
     PlanRequest request = Ideal();
     request.kind = kind;
     request.sections = 4;

@@ -184,7 +184,7 @@ TEST(RingBackwardTest, PassingOnHidesBehindComputing) {
   };
   const double flops = MakePlan(request, kDevices).cost.devices[0].flops;
   const double step = kOwn * (kTokenBytes + kTokenFloats);  // bytes
-  KernelRatesOf(request).flops = flops;                         // in one second
+  KernelRatesOf(request).flops = flops;                     // in one second
   request.rates.pull.bytes = 8 * step;
   const double home = kOwn * kTokenBytes / 2 / request.rates.pull.bytes;
   EXPECT_NEAR(predict(), 1 + home, 1e-3);

@@ -27,6 +27,13 @@ class TeamBackend : public IdentityBackend {
                         {"fake:1", absl::Microseconds(20)}},
             .predicted = absl::Microseconds(25)};
   }
+  // Where a test has it choose.
+  std::optional<PlanChoice> choice;
+  std::optional<PlanChoice> ChoosePlan(
+      Op, double, const GroupOptions&,
+      absl::Span<const Problem* const>) const override {
+    return choice;
+  }
   std::optional<PlanReport> ReportOf(const GroupOptions& options) override {
     return Report(options.plan);
   }

@@ -48,13 +48,17 @@ struct CheckRow {
   const CheckSide* second() const;
   const CheckSide* Find(PlanKind kind) const;
   double regret() const;
+  // Whether the regret is over the bar, where it counts.
+  bool misses() const;
   bool is_right() const;
 };
 
 // Prints rows as they come, and then what they say:
 //
-//   the largest regret, at most 1.05;
-//   each kind's time as predicted in parts of what it was: from 0.8 to 1.25;
+//   the largest regret, at most 1.05 where the quickest kind takes 0.3 ms or
+//   more: below that one run of this program has another winner than the next;
+//   each kind's time as predicted in parts of what it was: from 0.8 to 1.25
+//   where a run takes 0.3 ms or more and at most 1.5 times the quickest;
 //   how often each kind was the quickest: a win is by more than 2 %, or by so
 //   much that no run of another was as quick as its median, and at least three
 //   kinds have one;

@@ -68,6 +68,8 @@ bool TakeOfCheck(absl::string_view argument, PlanBenchOptions& options) {
     return true;
   }
   return argument == "--check";
+}
+
 bool ParseTransport(absl::string_view text, plan::Transport& transport) {
   transport = text == "pull" ? plan::Transport::kPull : plan::Transport::kRing;
   return text == "pull" || text == "ring";

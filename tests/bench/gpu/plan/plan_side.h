@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "kernels/backend.h"
-#include "kernels/plan/predict.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/plan_request.h"
+#include "kernels/plan/predict.h"
 #include "kernels/team/crew.h"
 #include "kernels/team/host_tensors.h"
 #include "kernels/team/plan_run.h"

@@ -1,5 +1,5 @@
-#ifndef ATTND_KERNELS_CUDA_DEVICE_RATES_H_
-#define ATTND_KERNELS_CUDA_DEVICE_RATES_H_
+#ifndef ATTND_KERNELS_CUDA_RATES_H_
+#define ATTND_KERNELS_CUDA_RATES_H_
 
 #include "kernels/cuda/device/gpu.h"
 #include "kernels/device_rates.h"
@@ -12,4 +12,4 @@ DeviceRates NominalRates(const Gpu& gpu);
 
 }  // namespace attnd::cuda
 
-#endif  // ATTND_KERNELS_CUDA_DEVICE_RATES_H_
+#endif  // ATTND_KERNELS_CUDA_RATES_H_
