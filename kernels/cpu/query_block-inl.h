@@ -45,7 +45,8 @@ HWY_INLINE void WriteOutput(const ForwardArgs& args, const LaneRows& lanes,
     const float sum = state.sum[lane];
     const float lse = sum == 0 ? -kInf : state.max[lane] + std::log(sum);
     if (!args.before.lse) return RowMerge{lse, 1, 0};
-    return MergeRow(lse, RowAt(args.before.lse, b, head)[q_row]);
+    return MergeRow(state.max[lane], sum,
+                    RowAt(args.before.lse, b, head)[q_row]);
   };
   if (args.lse) {
     lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
@@ -62,7 +63,7 @@ HWY_INLINE void WriteOutput(const ForwardArgs& args, const LaneRows& lanes,
     lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
       const RowMerge merge = merge_of(lane, head, q_row);
       float* row = acc.row(lane);
-      float factor = merge.weight / state.sum[lane];
+      float factor = merge.weight;
       if (state.sum[lane] == 0) {
         std::fill_n(row, dim, 0.0f);
         factor = 1;

@@ -115,10 +115,7 @@ TEST_P(RingAccuracyTest, IsOneDevicesOverAnyNumberOfThem) {
          {PlanKind::kRing, PlanKind::kStriped, PlanKind::kZigzag}) {
       SCOPED_TRACE(absl::StrCat(PlanName(plan), " over ", devices));
       for (const auto& [name, ratio] : ErrorsOf(*team.team, plan).Over(alone)) {
-        // Every merge rounds O to f32 once more, which shows where it stays
-        // f32: 1.09 over eight devices.
-        const bool merged = name == "o" && GetParam() == DType::kF32;
-        EXPECT_LE(ratio, merged ? 1.15 : 1.05) << name;
+        EXPECT_LE(ratio, 1.05) << name;
       }
     }
   }
