@@ -253,7 +253,7 @@ class Float32 {
       if (row >= p.q_len) continue;
       const bool empty = l == 0.0f || row_ + r >= valid;
       const RowMerge merge =
-          MergeBefore(sequence, h, row, empty ? -INFINITY : m_[r] + logf(l));
+          MergeBefore(sequence, h, row, m_[r], empty ? 0.0f : l);
       if (p.lse.data != nullptr && column_ == 0) {
         StoreLse(p, b, h, row, merge.lse);
       }
@@ -265,11 +265,12 @@ class Float32 {
         for (int i = 0; i < 4; ++i) {
           const int d = 64 * c + column_ + i;
           if (d >= p.value_dim) continue;
-          const float x = empty ? 0.0f : o_[c][r][i] / l;
-          o[d] = merge.before == nullptr
-                     ? x
-                     : fmaf(merge.weight_before, merge.before[d],
-                            merge.weight * x);
+          const float x = empty ? 0.0f : o_[c][r][i];
+          if (merge.before != nullptr) {
+            o[d] = fmaf(merge.weight_before, merge.before[d], merge.weight * x);
+          } else {
+            o[d] = empty ? 0.0f : x / l;
+          }
         }
       }
     }

@@ -12,9 +12,9 @@
 
 namespace attnd::cuda {
 
-// LSE over both sets of columns. O is weight * (O over the launch's columns) +
-// weight_before * before, f32[value_dim]. Null: O is not wanted, or nothing is
-// to be added to it.
+// LSE over both sets of columns. O is weight * (O over the launch's columns, or
+// what MergeBefore says) + weight_before * before, f32[value_dim]. Null: O is
+// not wanted, or nothing is to be added to it.
 struct RowMerge {
   float lse;
   float weight = 1.0f, weight_before = 0.0f;
@@ -23,7 +23,8 @@ struct RowMerge {
 
 // (E19), (E20), for row `row` of q head h of the sequence, from its LSE over
 // the launch's columns. -inf: nothing was seen there, and O does not count.
-// Both exponents are at most 0.
+// Both exponents are at most 0. The weights are as exact as 16-bit results
+// need.
 __device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
                                        int64_t row, float lse) {
   if (s.problem->before == 0) return {lse};
@@ -46,6 +47,27 @@ __device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
                    s.b * state.o.batch_stride + h * state.o.head_stride +
                    row * state.o.token_stride;
   }
+  return merge;
+}
+
+// The same from m and l, (E8), as exact as f32 results need: row_merge.h says
+// how. An l of 0: nothing was seen. Where `before` is not null, the weight is
+// of l times O.
+__device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
+                                       int64_t row, float m, float l) {
+  RowMerge merge = MergeBefore(s, h, row, l == 0.0f ? -INFINITY : m + logf(l));
+  if (s.problem->before == 0 || l == 0.0f) return merge;
+  const auto& lse = At<DeviceState>(s.blob, s.problem->before)->lse;
+  const float before =
+      lse.data[s.b * lse.batch_stride + h * lse.head_stride + row];
+  if (before == -INFINITY) return merge;
+  const bool more = m >= before;
+  const double difference = static_cast<double>(m) - before;
+  const double less = exp(more ? -difference : difference);
+  const double sum = more ? l + less : l * less + 1.0;
+  merge.lse = static_cast<float>((more ? m : before) + log(sum));
+  merge.weight = static_cast<float>((more ? 1.0 : less) / sum);
+  merge.weight_before = static_cast<float>((more ? less : 1.0) / sum);
   return merge;
 }
 
