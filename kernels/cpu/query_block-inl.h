@@ -20,15 +20,17 @@ HWY_BEFORE_NAMESPACE();
 namespace attnd::cpu {
 namespace HWY_NAMESPACE {
 
-// to = factor * to + before_factor * before, of `dim` elements.
+// to = factor * to + before_factor * before, of `dim` elements. Of the two
+// products the one that an fma takes is not rounded: it is that of what came
+// before, which mostly counts for more.
 HWY_INLINE void MergeRows(float factor, float before_factor,
                           const float* before, int64_t dim, float* to) {
   const F32 d;
   const Vf own = hn::Set(d, factor), other = hn::Set(d, before_factor);
   int64_t i = 0;
   for (; i + kLanes <= dim; i += kLanes) {
-    const Vf x = hn::Mul(other, hn::LoadU(d, before + i));
-    hn::Store(hn::MulAdd(own, hn::Load(d, to + i), x), d, to + i);
+    const Vf x = hn::Mul(own, hn::Load(d, to + i));
+    hn::Store(hn::MulAdd(other, hn::LoadU(d, before + i), x), d, to + i);
   }
   for (; i < dim; ++i) to[i] = factor * to[i] + before_factor * before[i];
 }
