@@ -58,9 +58,7 @@ class RowMerger {
     return sum_ == 0 ? kNothing : static_cast<float>(most_ + std::log(sum_));
   }
   // What O counts for of which this is the LSE.
-  float Weight(float lse) const {
-    return static_cast<float>(Share(lse) / sum_);
-  }
+  double Weight(float lse) const { return Share(lse) / sum_; }
 
  private:
   double Share(float lse) const {

@@ -24,11 +24,11 @@ void MergeRow(const RowMerges& merges, int64_t row, int64_t head) {
     merges.lse.data[head * merges.lse.head_stride + row] = merger.lse();
   }
   if (!merges.o) return;
-  float o[kMaxHeadDim];
-  std::fill_n(o, merges.dim, 0.0f);
+  double o[kMaxHeadDim];  // rounded once, however many terms there are
+  std::fill_n(o, merges.dim, 0.0);
   for (const RowState& term : merges.terms) {
     if (lse(term) == RowMerger::kNothing) continue;
-    const float weight = merger.Weight(lse(term));
+    const double weight = merger.Weight(lse(term));
     const float* from = static_cast<const float*>(term.o.data) +
                         row * term.o.token_stride + head * term.o.head_stride;
     for (int64_t d = 0; d < merges.dim; ++d) o[d] += weight * from[d];

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/team/sum_kernels.h"
 #include "kernels/cuda/team/word.cuh"
@@ -11,14 +12,21 @@ constexpr int kThreads = 256;
 // How many terms each thread loads at once.
 constexpr int kTermsTogether = 4;
 
+// What is summed up in. An O of f32 shows the rounding of each weight and each
+// addition, as it does on a host; one of 16 bits does not.
+template <class Out>
+using SumOf = std::conditional_t<std::is_same_v<Out, float>, double, float>;
+
 // Of one row of one head: the largest LSE of all terms, and the sum over them
 // of exp(LSE - the largest), as RowMerger in row_merge.h has them on a host.
+template <class Sum>
 struct MergedLse {
-  float most = -INFINITY, sum = 0.0f;
+  float most = -INFINITY;
+  Sum sum = 0;
 
-  __device__ float Share(float lse) const { return expf(lse - most); }
+  __device__ Sum Share(float lse) const { return exp(Sum{lse} - Sum{most}); }
   __device__ float Lse() const {
-    return sum == 0.0f ? -INFINITY : most + logf(sum);
+    return sum == 0 ? -INFINITY : static_cast<float>(most + log(sum));
   }
 };
 
@@ -28,8 +36,10 @@ __device__ float LseOf(const MergeParams::Term& term, int64_t row,
 }
 
 // (E19). -inf: nothing was seen there.
-__device__ MergedLse MergeLse(const MergeParams& p, int64_t row, int64_t head) {
-  MergedLse merged;
+template <class Sum>
+__device__ MergedLse<Sum> MergeLse(const MergeParams& p, int64_t row,
+                                   int64_t head) {
+  MergedLse<Sum> merged;
   for (int t = 0; t < p.num_terms; ++t) {
     const float lse = LseOf(p.terms[t], row, head);
     if (lse > merged.most) merged.most = lse;
@@ -43,11 +53,11 @@ __device__ MergedLse MergeLse(const MergeParams& p, int64_t row, int64_t head) {
 
 // (E20) of element `at` of the row and those after it. What O holds of a term
 // that has seen nothing is not read.
-template <int kElements>
+template <int kElements, class Sum>
 __device__ Word<kElements> MergeTerms(const MergeParams& p,
-                                      const MergedLse& merged, int64_t row,
+                                      const MergedLse<Sum>& merged, int64_t row,
                                       int64_t head, int at) {
-  Word<kElements> o = {};
+  Sum o[kElements] = {};
   for (int first = 0; first < p.num_terms; first += kTermsTogether) {
     Word<kElements> x[kTermsTogether];
     float lse[kTermsTogether];
@@ -64,14 +74,19 @@ __device__ Word<kElements> MergeTerms(const MergeParams& p,
 #pragma unroll
     for (int k = 0; k < kTermsTogether; ++k) {
       if (lse[k] == -INFINITY) continue;
-      const float weight = merged.Share(lse[k]) / merged.sum;
+      const Sum weight = merged.Share(lse[k]) / merged.sum;
 #pragma unroll
       for (int i = 0; i < kElements; ++i) {
-        o.elements[i] = fmaf(weight, x[k].elements[i], o.elements[i]);
+        o[i] = fma(weight, Sum{x[k].elements[i]}, o[i]);
       }
     }
   }
-  return o;
+  Word<kElements> rounded;
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    rounded.elements[i] = static_cast<float>(o[i]);
+  }
+  return rounded;
 }
 
 // Rows of all heads one after another. A power of two lanes share a row, each
@@ -86,7 +101,7 @@ __global__ void __launch_bounds__(kThreads)
       int64_t{blockIdx.x} * (kThreads >> lanes_log2) + (thread >> lanes_log2);
   if (item >= p.rows * p.heads) return;
   const int64_t head = item / p.rows, row = item % p.rows;
-  const MergedLse merged = MergeLse(p, row, head);
+  const auto merged = MergeLse<SumOf<Out>>(p, row, head);
   if (at == 0 && p.lse.data != nullptr) {
     p.lse.data[head * p.lse.head_stride + row] = merged.Lse();
   }

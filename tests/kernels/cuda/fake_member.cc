@@ -54,7 +54,7 @@ void FakeMerge(const MergeParams& p, int64_t row, int64_t head) {
   for (int t = 0; t < p.num_terms; ++t) merger.Add(lse(t));
   if (p.lse) p.lse.data[head * p.lse.head_stride + row] = merger.lse();
   for (int d = 0; p.o && d < p.dim; ++d) {
-    float sum = 0;
+    double sum = 0;
     for (int t = 0; t < p.num_terms; ++t) {
       if (lse(t) == RowMerger::kNothing) continue;
       const MergeParams::Term& term = p.terms[t];

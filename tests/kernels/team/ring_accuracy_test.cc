@@ -111,8 +111,8 @@ TEST_P(RingAccuracyTest, IsOneDevicesOverAnyNumberOfThem) {
   const Errors alone = ErrorsOf(one, PlanKind::kOneDevice);
   for (int devices = 1; devices <= 8; devices += testing::kProblemStep) {
     TeamOf team(Cpus(devices));
-    for (const PlanKind plan :
-         {PlanKind::kRing, PlanKind::kStriped, PlanKind::kZigzag}) {
+    for (const PlanKind plan : {PlanKind::kRing, PlanKind::kStriped,
+                                PlanKind::kZigzag, PlanKind::kKv}) {
       SCOPED_TRACE(absl::StrCat(PlanName(plan), " over ", devices));
       for (const auto& [name, ratio] : ErrorsOf(*team.team, plan).Over(alone)) {
         EXPECT_LE(ratio, 1.05) << name;
