@@ -28,7 +28,7 @@ struct DeviceRates {
   struct Link {
     double seconds = 0;  // later
     double bytes = 340e9;
-    double copy_seconds = 0;  // that little
+    double copy_seconds = 0;     // that little
     double enqueue_seconds = 0;  // for the host to enqueue it
   };
 

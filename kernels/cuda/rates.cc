@@ -43,7 +43,7 @@ DeviceRates NominalRates(const Gpu& gpu) {
   rates.team_seconds = 20e-6;
   rates.step_seconds = 2e-6;
   rates.upload = rates.download = {.seconds = 12e-6,
-                                   .bytes = 46e9,
+                                   .bytes = 45e9,
                                    .copy_seconds = 4e-6,
                                    .enqueue_seconds = 9e-6};
   rates.short_rows = 0.83;

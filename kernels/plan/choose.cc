@@ -14,11 +14,13 @@
 namespace attnd::plan {
 namespace {
 
-constexpr PlanKind kCandidates[] = {PlanKind::kHeads,  PlanKind::kGather,
-                                    PlanKind::kZigzag, PlanKind::kStriped,
-                                    PlanKind::kRing,   PlanKind::kKv};
+// Those first whose results have one device's bits, and then those that move
+// less.
+constexpr PlanKind kCandidates[] = {PlanKind::kHeads,   PlanKind::kGather,
+                                    PlanKind::kKv,      PlanKind::kZigzag,
+                                    PlanKind::kStriped, PlanKind::kRing};
 // A kind must be better than an earlier one by this to be chosen.
-constexpr double kAlike = 1.05;
+constexpr double kAlike = 1.03;
 // Of more sequences whole heads divide well, and other plans take long to make.
 constexpr size_t kMostCompared = 64;
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "absl/time/time.h"
+#include "kernels/plan/predict.h"
 #include "kernels/plan/tiles.h"
 
 namespace attnd::plan {
@@ -79,11 +81,11 @@ std::vector<Placing> PlaceTokens(const PlanRequest& request, int devices) {
 
 namespace {
 
-// What a section more costs, in seconds, on 2 x H100: launches, copies, and the
-// host's work. Backward has more of all of them.
-constexpr double kForwardSection = 15e-6, kBackwardSection = 190e-6;
-// The share of their speed that a section's copies reach, some MiB each.
-constexpr double kReached = 0.73;
+// More sections must be better than fewer by the one, and no more of them are
+// tried where they are worse by the other.
+constexpr double kBetter = 0.995, kWorse = 1.02;
+// Of more sequences, whose plans take long to make, no more than two are tried.
+constexpr size_t kMostTried = 64;
 
 // Sizes of `count` sections that add up to `heads`, each larger than the one
 // before it by `growth`; with `tapers` the last is as small as the first.
@@ -111,11 +113,10 @@ std::vector<int64_t> Sizes(int64_t heads, int count, double growth,
   return sizes;
 }
 
-// What a device's work takes, without any overlap.
+// What a device's work takes, without any overlap: to fetch what it computes
+// from, and to compute.
 struct Work {
-  double fetch = 0;  // before it computes
-  double compute = 0;
-  double send_back = 0;  // terms of gradients, after it
+  double fetch = 0, compute = 0;
 };
 
 bool IsGradient(TensorId id) {
@@ -130,11 +131,11 @@ std::vector<Work> WorkOf(const PlanRequest& request, const Plan& plan) {
     if (pull == nullptr) continue;
     for (const Pull::Item& item : pull->items) {
       const Buffer& to = plan.buffers[item.to];
-      const double seconds = static_cast<double>(SliceBytes(
-                                 request, to.tensor, to.dtype, item.slice)) /
-                             (kReached * request.rates.pull.bytes);
-      Work& work = works[step.device];
-      (IsGradient(to.tensor) ? work.send_back : work.fetch) += seconds;
+      if (IsGradient(to.tensor)) continue;
+      works[step.device].fetch +=
+          static_cast<double>(
+              SliceBytes(request, to.tensor, to.dtype, item.slice)) /
+          request.rates.pull.bytes;
     }
   }
   for (const Step& step : plan.steps) {
@@ -145,23 +146,6 @@ std::vector<Work> WorkOf(const PlanRequest& request, const Plan& plan) {
   return works;
 }
 
-// How long all of it takes in sections of these sizes.
-double Seconds(const std::vector<int64_t>& sizes, double heads,
-               const std::vector<Work>& works, double section) {
-  double longest = 0;
-  for (const Work& work : works) {
-    double fetched = 0, done = 0;
-    for (const int64_t size : sizes) {
-      const double share = static_cast<double>(size) / heads;
-      fetched += work.fetch * share;
-      done = std::max(done, fetched) + work.compute * share + section;
-    }
-    done += work.send_back * static_cast<double>(sizes.back()) / heads;
-    longest = std::max(longest, done);
-  }
-  return longest;
-}
-
 Plan MakeGathering(const PlanRequest& request, int devices,
                    const Gathering& gathering) {
   return gathering.what == Gathered::kColumns
@@ -169,45 +153,53 @@ Plan MakeGathering(const PlanRequest& request, int devices,
              : GatherRows(request, devices, gathering.sections);
 }
 
-// The sections that suit such a plan, and how long it takes then.
-std::pair<Sections, double> ChooseSections(const PlanRequest& request,
-                                           int devices, Gathered what) {
+Sections SectionsOf(const std::vector<int64_t>& sizes, int64_t heads) {
+  Sections sections;
+  sections.reserve(sizes.size());
+  int64_t end = 0;
+  for (const int64_t size : sizes) {
+    end += size;
+    sections.push_back(static_cast<double>(end) / static_cast<double>(heads));
+  }
+  return sections;
+}
+
+// The sections that suit such a plan, and how long it should take then.
+std::pair<Sections, absl::Duration> ChooseSections(const PlanRequest& request,
+                                                   int devices, Gathered what) {
   int64_t heads = 1;
   for (const ProblemShape& shape : request.problems) {
     heads = std::max(heads, shape.kv_heads);
   }
-  const bool backward = request.op == Op::kBackward;
   const std::vector<Work> works =
       WorkOf(request, MakeGathering(request, devices, {what, {1.0}}));
-  const double section = backward ? kBackwardSection : kForwardSection;
   double fetch = 1e-9, compute = 0;
   for (const Work& work : works) {
     fetch = std::max(fetch, work.fetch);
     compute = std::max(compute, work.compute);
   }
   const double growth = std::clamp(compute / fetch, 1.0, 16.0);
-  const int64_t most = std::min<int64_t>(heads, kMostSections);
+  int64_t most = std::min<int64_t>(heads, kMostSections);
   const int64_t wanted = std::min<int64_t>(request.sections, most);
-  std::vector<int64_t> best;
-  double least = std::numeric_limits<double>::infinity();
+  if (wanted == 0 && request.sequences.size() > kMostTried) {
+    most = std::min<int64_t>(most, 2);
+  }
+  Sections best;
+  absl::Duration least = absl::InfiniteDuration();
   for (int count = 1; count <= most; ++count) {
     if (wanted > 0 && count != wanted) continue;
-    const std::vector<int64_t> sizes = Sizes(heads, count, growth, backward);
-    const double seconds =
-        Seconds(sizes, static_cast<double>(heads), works, section);
-    if (best.empty() || seconds < least) {
-      least = seconds;
-      best = sizes;
+    Sections sections = SectionsOf(
+        Sizes(heads, count, growth, request.op == Op::kBackward), heads);
+    const absl::Duration time =
+        Predict(request, MakeGathering(request, devices, {what, sections}));
+    if (best.empty() || time < kBetter * least) {
+      least = time;
+      best = std::move(sections);
+    } else if (time > kWorse * least) {
+      break;
     }
   }
-  Sections sections;
-  sections.reserve(best.size());
-  int64_t end = 0;
-  for (const int64_t size : best) {
-    end += size;
-    sections.push_back(static_cast<double>(end) / static_cast<double>(heads));
-  }
-  return {sections, least};
+  return {std::move(best), least};
 }
 
 bool AlwaysGathersRows(const ProblemShape& shape) {
@@ -228,11 +220,11 @@ Gathering ChooseGathering(const PlanRequest& request, int devices) {
     }
   }
   Gathering best;
-  double least = std::numeric_limits<double>::infinity();
+  absl::Duration least = absl::InfiniteDuration();
   for (const Gathered what : candidates) {
-    auto [sections, seconds] = ChooseSections(request, devices, what);
-    if (best.sections.empty() || seconds < least) {
-      least = seconds;
+    auto [sections, time] = ChooseSections(request, devices, what);
+    if (best.sections.empty() || time < least) {
+      least = time;
       best = {what, std::move(sections)};
     }
   }

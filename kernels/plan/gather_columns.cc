@@ -142,8 +142,7 @@ class ColumnsGather : private GatherPlan {
             builder_.NewBuffer(device, id, *request().ProblemOf(i).inputs[id],
                                ColumnsOf(i, section, all));
         for (const Run& own : placings_[i].columns[device]) {
-          to.own.push_back(
-              builder_.UploadPart(buffer, ColumnsOf(i, section, own)));
+          builder_.BringColumns(buffer, ColumnsOf(i, section, own), to.own);
         }
         return buffer;
       };

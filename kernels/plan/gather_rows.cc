@@ -96,7 +96,7 @@ class RowsGather : private GatherPlan {
       const auto load = [&](TensorId id) {
         const int buffer =
             builder_.NewBuffer(device, id, *shape.inputs[id], all);
-        owned.loaded.push_back(builder_.UploadAll(buffer));
+        builder_.BringColumns(buffer, all, owned.loaded);
         return buffer;
       };
       owned.columns.k = load(TensorId::kK);

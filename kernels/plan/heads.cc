@@ -158,7 +158,11 @@ class Heads {
     const auto load = [&](TensorId id, Slice slice) {
       const int buffer = builder_.NewBuffer(to.device, id, *shape.inputs[id],
                                             std::move(slice));
-      to.loaded.push_back(builder_.UploadAll(buffer));
+      if (HasColumns(id)) {
+        builder_.BringColumns(buffer, builder_.buffer(buffer).slice, to.loaded);
+      } else {
+        to.loaded.push_back(builder_.UploadAll(buffer));
+      }
       return buffer;
     };
     const Slice kv = builder_.ColumnsOf(share.sequence, share.kv_head,

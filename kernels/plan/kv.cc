@@ -128,7 +128,11 @@ class Kv {
     const auto load = [&](TensorId id, Slice slice) {
       const int buffer = builder_.NewBuffer(share.device, id, *shape.inputs[id],
                                             std::move(slice));
-      loaded.push_back(builder_.UploadAll(buffer));
+      if (HasColumns(id)) {
+        builder_.BringColumns(buffer, builder_.buffer(buffer).slice, loaded);
+      } else {
+        loaded.push_back(builder_.UploadAll(buffer));
+      }
       return buffer;
     };
     const Slice rows = AllRows(i), kv = AllHeads(i, share.columns);

@@ -68,10 +68,6 @@ int PlanBuilder::UploadAll(int buffer) {
 }
 
 int PlanBuilder::UploadPart(int buffer, Slice slice) {
-  const TensorId id = plan_.buffers[buffer].tensor;
-  if (request_.inputs == InputsLie::kByRanges && HasColumns(id)) {
-    return CopyFromRanges(buffer, slice);
-  }
   return Add(plan_.buffers[buffer].device, Upload{buffer, std::move(slice)},
              {});
 }
@@ -88,7 +84,12 @@ PlanBuilder::Range PlanBuilder::RangeOn(int device, TensorId id,
   return found->second;
 }
 
-int PlanBuilder::CopyFromRanges(int buffer, const Slice& slice) {
+void PlanBuilder::BringColumns(int buffer, Slice slice,
+                               std::vector<int>& brought) {
+  if (request_.inputs != InputsLie::kByRanges) {
+    brought.push_back(UploadPart(buffer, std::move(slice)));
+    return;
+  }
   const Buffer to = plan_.buffers[buffer];
   const SequenceShape& sequence = request_.sequences[slice.sequence];
   const std::vector<Runs> ranges =
@@ -98,25 +99,21 @@ int PlanBuilder::CopyFromRanges(int buffer, const Slice& slice) {
     // The buffer is that memory itself.
     if (slice == ColumnsOf(slice.sequence, 0, shape.kv_heads, own) &&
         slice == to.slice) {
-      return Add(to.device, Upload{buffer, slice, true}, {});
+      brought.push_back(Add(to.device, Upload{buffer, slice, true}, {}));
+      return;
     }
   }
-  std::vector<int> after;
-  // Its own range first: that is the nearest.
-  for (int i = 0; i < devices(); ++i) {
-    const int peer = (to.device + i) % devices();
+  for (int peer = 0; peer < devices(); ++peer) {
     for (const Run& run : ranges[peer]) {
       Slice common = slice;
       common.tokens = Common(slice.tokens, run);
       if (common.tokens.empty()) continue;
       const Range range = RangeOn(peer, to.tensor, slice.sequence, run);
-      after.push_back(range.step);
-      after = {Add(to.device, Pull{peer, {{range.buffer, buffer, common}}},
-                   std::move(after))};
+      brought.push_back(Add(to.device,
+                            Pull{peer, {{range.buffer, buffer, common}}},
+                            {range.step}));
     }
   }
-  if (!after.empty()) return after.front();
-  return Add(to.device, Upload{buffer, slice, true}, {});  // of nothing
 }
 
 void PlanBuilder::DownloadAll(int buffer, const std::vector<int>& after) {

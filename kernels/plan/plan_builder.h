@@ -57,10 +57,12 @@ class PlanBuilder {
     return static_cast<int>(plan_.steps.size()) - 1;
   }
 
-  // All of an input's buffer, from wherever that lies; the last step of it.
+  // All of the buffer, from the host; the step.
   int UploadAll(int buffer);
   // A slice of it.
   int UploadPart(int buffer, Slice slice);
+  // A slice of K or V, from wherever that lies; appends the steps to `brought`.
+  void BringColumns(int buffer, Slice slice, std::vector<int>& brought);
   void DownloadAll(int buffer, const std::vector<int>& after);
 
   // The slices of a sequence's tensors for some of its kv heads, of all of
@@ -84,7 +86,6 @@ class PlanBuilder {
     int buffer = 0, step = 0;
   };
   Range RangeOn(int device, TensorId id, int32_t sequence, const Run& tokens);
-  int CopyFromRanges(int buffer, const Slice& slice);
   void Count(const Step& step);
 
   const PlanRequest& request_;

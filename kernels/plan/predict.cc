@@ -88,7 +88,7 @@ class Player {
   // When each of its parts is free.
   struct Device {
     double host = 0;
-    double upload = 0, pull = 0, compute = 0, download = 0;
+    double upload = 0, pull = 0, own = 0, compute = 0, download = 0;
   };
 
   // What a step takes its device's thread.
@@ -179,7 +179,7 @@ class Player {
       const DeviceRates::Link own = {rates_.pull.seconds / 2,
                                      rates_.memory_bytes / 2,
                                      2 * rates_.pull.copy_seconds};
-      return Copy(device.pull, ready, For(own, slice), bytes, copies);
+      return Copy(device.own, ready, For(own, slice), bytes, copies);
     }
     return Copy(device.pull, ready, For(rates_.pull, slice), bytes, copies);
   }

@@ -32,7 +32,10 @@ void RingPlan::Load(int device) {
       const Run& run = all_[i].places.Wanted(device, 0, r);
       if (run.empty()) continue;
       Slot& slot = NewBlock(device, i, 0, r, run);
-      slot.brought = {builder_.UploadAll(*slot.k), builder_.UploadAll(*slot.v)};
+      for (const int buffer : {*slot.k, *slot.v}) {
+        builder_.BringColumns(buffer, builder_.buffer(buffer).slice,
+                              slot.brought);
+      }
       slot.used = slot.brought;
     }
   }

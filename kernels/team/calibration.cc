@@ -9,8 +9,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "kernels/plan/make_plan.h"
 #include "kernels/plan/plan_request.h"
 #include "kernels/plan/predict.h"
@@ -113,7 +113,7 @@ class Calibrator {
   absl::StatusOr<double> Time(Act act) {
     absl::Duration least = absl::InfiniteDuration();
     for (int turn = 0; turn <= kTurns; ++turn) {
-      const absl::Time start = absl::Now();
+      const absl::Time start = MonotonicNow();
       absl::Status status;
       for (size_t i = 0; i < streams_.size(); ++i) {
         for (int time = 0; time < kInARow; ++time) status.Update(act(i));
@@ -122,7 +122,7 @@ class Calibrator {
         status.Update(stream->Wait().status());
       }
       if (!status.ok()) return status;
-      if (turn > 0) least = std::min(least, absl::Now() - start);
+      if (turn > 0) least = std::min(least, MonotonicNow() - start);
     }
     return absl::ToDoubleSeconds(least);
   }

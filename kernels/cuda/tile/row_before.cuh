@@ -64,6 +64,10 @@ __device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
   const bool more = m >= before;
   const double difference = static_cast<double>(m) - before;
   const double less = exp(more ? -difference : difference);
+  if (more && less == 0.0) {  // what was seen before does not count
+    merge.before = nullptr;
+    return merge;
+  }
   const double sum = more ? l + less : l * less + 1.0;
   merge.lse = static_cast<float>((more ? m : before) + log(sum));
   merge.weight = static_cast<float>((more ? 1.0 : less) / sum);

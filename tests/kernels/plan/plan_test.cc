@@ -11,6 +11,7 @@
 #include "kernels/plan/shares.h"
 #include "kernels/plan/validate.h"
 #include "tests/kernels/plan/causal_request.h"
+#include "tests/kernels/plan/gpu_rates.h"
 #include "tests/kernels/plan/random_request.h"
 
 namespace attnd::plan {
@@ -118,13 +119,17 @@ TEST(PlanTest, AWindowIsFetchedFromTheNeighbour) {
 }
 
 TEST(PlanTest, TheFirstSectionIsSmallWhereComputingHidesTheRest) {
-  PlanRequest request = Causal(PlanKind::kGather, 16384, 16);
-  KernelRatesOf(request).flops = 600e12;
+  const auto gathered = [](int64_t tokens) {
+    PlanRequest gather = Causal(PlanKind::kGather, tokens, 16);
+    gather.inputs = InputsLie::kWherePlanned;
+    gather.rates = RoundGpuRates();
+    return gather;
+  };
+  PlanRequest request = gathered(16384);
   const Sections short_ones = ChooseGathering(request, 2).sections;
   EXPECT_LE(short_ones.front(), 4.0 / 16);
   EXPECT_LE(short_ones.size(), 3);
-  request = Causal(PlanKind::kGather, 131072, 16);
-  KernelRatesOf(request).flops = 600e12;
+  request = gathered(131072);
   const Sections long_ones = ChooseGathering(request, 2).sections;
   EXPECT_EQ(long_ones.front(), 1.0 / 16);
   EXPECT_EQ(long_ones.size(), 2);
@@ -152,7 +157,8 @@ PlanRequest CausalBackward(int64_t tokens, int64_t kv_heads, int64_t group) {
   for (const TensorId id : {TensorId::kDQ, TensorId::kDK, TensorId::kDV}) {
     shape.outputs[id] = DType::kBF16;
   }
-  KernelRatesOf(request).flops = 600e12;
+  request.inputs = InputsLie::kWherePlanned;
+  request.rates = RoundGpuRates();
   return request;
 }
 

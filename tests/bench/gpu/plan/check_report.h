@@ -55,14 +55,14 @@ struct CheckRow {
 
 // Prints rows as they come, and then what they say:
 //
-//   the largest regret, at most 1.05 where the quickest kind takes 0.3 ms or
-//   more: below that one run of this program has another winner than the next;
-//   each kind's time as predicted in parts of what it was: from 0.8 to 1.25
-//   where a run takes 0.3 ms or more and at most 1.5 times the quickest;
-//   how often each kind was the quickest: a win is by more than 2 %, or by so
-//   much that no run of another was as quick as its median, and at least three
-//   kinds have one;
-//   how often the kind that auto chose was quicker than one device.
+//   the largest regret, at most 1.05 where the quickest kind takes a
+//   millisecond or more: below that one run of this program has another winner
+//   than the next; each kind's time as predicted in parts of what it was: from
+//   0.8 to 1.25 where a run takes a millisecond or more and at most 1.5 times
+//   the quickest; how often each kind was the quickest: a win is by more than 2
+//   %, or by so much that no run of another was as quick as its median, and at
+//   least three kinds have one; how often the kind that auto chose was quicker
+//   than one device.
 class CheckReport {
  public:
   // `devices` is what JSON calls them. JSON goes to the file `json` as rows
