@@ -66,7 +66,7 @@ Best FindBest(const PlanRequest& request, int devices) {
   for (Candidate& candidate : candidates) {
     if (candidate.seconds > kAlike * least) continue;
     if (candidates.size() > 1) {
-      predicted = "chosen by predicted milliseconds: " + predicted;
+      predicted = absl::StrCat("chosen by predicted milliseconds: ", predicted);
     }
     return {std::move(candidate.plan), candidate.seconds, std::move(predicted)};
   }
