@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "kernels/plan/cost.h"
 #include "kernels/plan/make_plan.h"
 #include "kernels/plan/predict.h"
 
@@ -73,6 +74,20 @@ Best FindBest(const PlanRequest& request, int devices) {
   return {std::move(candidates.front().plan), least, ""};  // all take forever
 }
 
+// A plan of many sequences has some hundred thousand steps: whoever asks may
+// not wait for that.
+std::optional<PlanChoice> ChooseForMany(const PlanRequest& request) {
+  double flops = 0;
+  for (const SequenceShape& sequence : request.sequences) {
+    flops += FlopsOf(request, sequence);
+  }
+  if (absl::Seconds(flops / KernelRatesOf(request).flops) < 2 * kLeastGain) {
+    return std::nullopt;
+  }
+  return PlanChoice{PlanKind::kHeads,
+                    "chosen because many sequences divide well"};
+}
+
 }  // namespace
 
 absl::Span<const PlanKind> Candidates() { return kCandidates; }
@@ -87,6 +102,9 @@ Plan MakeBest(const PlanRequest& request, int devices) {
 
 std::optional<PlanChoice> ChooseShared(const PlanRequest& request,
                                        int devices) {
+  if (request.sequences.size() > kMostGathered) {
+    return ChooseForMany(request);
+  }
   PlanRequest alone = request;
   alone.kind = PlanKind::kHeads;
   alone.rates.upload = {.seconds = 0,

@@ -22,6 +22,8 @@ Plan MakeBest(const PlanRequest& request, int devices);
 // said how. None: one of them should. What they do together must be done sooner
 // by a fifth and by a millisecond, as it takes all of them. One device has its
 // inputs as soon as the request is there, since they come to it as they arrive.
+// Of more than kMostGathered sequences it is heads, where there is work for two
+// milliseconds.
 std::optional<PlanChoice> ChooseShared(const PlanRequest& request, int devices);
 
 }  // namespace attnd::plan

@@ -103,6 +103,18 @@ TEST(ChooseTest, OfManySequencesItIsHeads) {
   EXPECT_THAT(plan.why, Not(HasSubstr("chosen")));
 }
 
+// Nobody waits for a plan of 65,536 sequences to be told that.
+TEST(ChooseTest, ManySequencesAreSharedByTheirWorkAlone) {
+  PlanRequest request = OnGpus(128, 1);
+  request.sequences.resize(65536, request.sequences.front());
+  EXPECT_FALSE(ChooseShared(request, 2).has_value());  // 0.5 ms
+  request = OnGpus(1024, 1);
+  request.sequences.resize(65536, request.sequences.front());
+  const auto shared = ChooseShared(request, 2);
+  ASSERT_TRUE(shared.has_value());
+  EXPECT_EQ(shared->kind, PlanKind::kHeads);
+}
+
 TEST(ChooseTest, OneDeviceAloneComparesNothing) {
   EXPECT_EQ(MakePlan(OnGpus(16384, 1), 1).kind, PlanKind::kHeads);
 }
