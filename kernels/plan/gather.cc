@@ -164,17 +164,29 @@ Sections SectionsOf(const std::vector<int64_t>& sizes, int64_t heads) {
   return sections;
 }
 
-// The sections that suit such a plan, and how long it should take then.
-std::pair<Sections, absl::Duration> ChooseSections(const PlanRequest& request,
-                                                   int devices, Gathered what) {
+// One way to gather, the plan of it, and how long that should take.
+struct Option {
+  Gathering gathering;
+  Plan plan;
+  absl::Duration time = absl::InfiniteDuration();
+};
+
+Option MakeOption(const PlanRequest& request, int devices,
+                  const Gathering& gathering) {
+  Plan plan = MakeGathering(request, devices, gathering);
+  const absl::Duration time = Predict(request, plan);
+  return {gathering, std::move(plan), time};
+}
+
+// In the sections that suit such a plan.
+Option ChooseSections(const PlanRequest& request, int devices, Gathered what) {
   int64_t heads = 1;
   for (const ProblemShape& shape : request.problems) {
     heads = std::max(heads, shape.kv_heads);
   }
-  const std::vector<Work> works =
-      WorkOf(request, MakeGathering(request, devices, {what, {1.0}}));
+  Option best = MakeOption(request, devices, {what, {1.0}});
   double fetch = 1e-9, compute = 0;
-  for (const Work& work : works) {
+  for (const Work& work : WorkOf(request, best.plan)) {
     fetch = std::max(fetch, work.fetch);
     compute = std::max(compute, work.compute);
   }
@@ -184,31 +196,29 @@ std::pair<Sections, absl::Duration> ChooseSections(const PlanRequest& request,
   if (wanted == 0 && request.sequences.size() > kMostTried) {
     most = std::min<int64_t>(most, 2);
   }
-  Sections best;
-  absl::Duration least = absl::InfiniteDuration();
-  for (int count = 1; count <= most; ++count) {
-    if (wanted > 0 && count != wanted) continue;
-    Sections sections = SectionsOf(
-        Sizes(heads, count, growth, request.op == Op::kBackward), heads);
-    const absl::Duration time =
-        Predict(request, MakeGathering(request, devices, {what, sections}));
-    if (best.empty() || time < kBetter * least) {
-      least = time;
-      best = std::move(sections);
-    } else if (time > kWorse * least) {
+  const auto option = [&](int64_t count) {
+    const std::vector<int64_t> sizes = Sizes(
+        heads, static_cast<int>(count), growth, request.op == Op::kBackward);
+    return MakeOption(request, devices, {what, SectionsOf(sizes, heads)});
+  };
+  if (wanted > 1) return option(wanted);
+  if (wanted == 1) return best;
+  for (int64_t count = 2; count <= most; ++count) {
+    Option next = option(count);
+    if (next.time < kBetter * best.time) {
+      best = std::move(next);
+    } else if (next.time > kWorse * best.time) {
       break;
     }
   }
-  return {std::move(best), least};
+  return best;
 }
 
 bool AlwaysGathersRows(const ProblemShape& shape) {
   return shape.q_heads <= shape.kv_heads;
 }
 
-}  // namespace
-
-Gathering ChooseGathering(const PlanRequest& request, int devices) {
+Option ChooseOption(const PlanRequest& request, int devices) {
   std::vector<Gathered> candidates = {Gathered::kColumns};
   if (request.op == Op::kBackward) {
     candidates = {Gathered::kRows, Gathered::kColumns};
@@ -219,16 +229,20 @@ Gathering ChooseGathering(const PlanRequest& request, int devices) {
       candidates = {Gathered::kRows};
     }
   }
-  Gathering best;
-  absl::Duration least = absl::InfiniteDuration();
+  Option best;
   for (const Gathered what : candidates) {
-    auto [sections, time] = ChooseSections(request, devices, what);
-    if (best.sections.empty() || time < least) {
-      least = time;
-      best = {what, std::move(sections)};
+    Option option = ChooseSections(request, devices, what);
+    if (best.gathering.sections.empty() || option.time < best.time) {
+      best = std::move(option);
     }
   }
   return best;
+}
+
+}  // namespace
+
+Gathering ChooseGathering(const PlanRequest& request, int devices) {
+  return ChooseOption(request, devices).gathering;
 }
 
 HeadRange SectionHeads(const ProblemShape& shape, const Sections& sections,
@@ -241,7 +255,7 @@ HeadRange SectionHeads(const ProblemShape& shape, const Sections& sections,
 }
 
 Plan MakeGather(const PlanRequest& request, int devices) {
-  return MakeGathering(request, devices, ChooseGathering(request, devices));
+  return ChooseOption(request, devices).plan;
 }
 
 }  // namespace attnd::plan
