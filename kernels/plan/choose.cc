@@ -22,8 +22,9 @@ constexpr PlanKind kCandidates[] = {PlanKind::kHeads,   PlanKind::kGather,
                                     PlanKind::kStriped, PlanKind::kRing};
 // A kind must be better than an earlier one by this to be chosen.
 constexpr double kAlike = 1.03;
-// Of more sequences whole heads divide well, and other plans take long to make.
-constexpr size_t kMostCompared = 64;
+// Of more sequences, times devices, whole heads divide well, and other plans,
+// which grow with both, take tens of milliseconds to make.
+constexpr size_t kMostCompared = 128;
 
 constexpr double kLeastSpeedUp = 1.25;
 constexpr absl::Duration kLeastGain = absl::Milliseconds(1);
@@ -43,7 +44,9 @@ std::vector<Candidate> CandidatesFor(const PlanRequest& request, int devices) {
     if (plan.kind != kind) continue;
     const double seconds = absl::ToDoubleSeconds(Predict(forced, plan));
     candidates.push_back({std::move(plan), seconds});
-    if (devices == 1 || request.sequences.size() > kMostCompared) break;
+    if (devices == 1 || request.sequences.size() * devices > kMostCompared) {
+      break;
+    }
   }
   return candidates;
 }

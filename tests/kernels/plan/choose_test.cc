@@ -101,6 +101,10 @@ TEST(ChooseTest, OfManySequencesItIsHeads) {
   const Plan plan = MakePlan(request, 2);
   EXPECT_EQ(plan.kind, PlanKind::kHeads);
   EXPECT_THAT(plan.why, Not(HasSubstr("chosen")));
+  // Of more devices fewer are many.
+  request.sequences.resize(17);
+  EXPECT_THAT(MakePlan(request, 8).why, Not(HasSubstr("chosen")));
+  EXPECT_THAT(MakePlan(request, 2).why, HasSubstr("chosen"));
 }
 
 // Nobody waits for a plan of 65,536 sequences to be told that.
