@@ -78,7 +78,7 @@ class Check {
     return most;
   }
 
-  Rig::Turn turn() const {
+  PlanSide::Turn turn() const {
     return {options_.settle_seconds, options_.timed_seconds, kSettling,
             (kLeastTimed + options_.rounds - 1) / options_.rounds};
   }

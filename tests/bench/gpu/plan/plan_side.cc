@@ -134,6 +134,21 @@ PlanSide::Times PlanSide::Run() {
   return times;
 }
 
+void PlanSide::RunFor(const Turn& turn,
+                      absl::FunctionRef<void(const Times& times)> take) {
+  const double begin = Seconds();
+  for (int runs = 0;
+       runs < turn.settling || Seconds() < begin + turn.settle_seconds;
+       ++runs) {
+    Run();
+  }
+  const double settled = Seconds();
+  for (int runs = 0;
+       runs < turn.timed || Seconds() < settled + turn.timed_seconds; ++runs) {
+    take(Run());
+  }
+}
+
 void PlanSide::Store() {
   if (!is_on_host()) {
     Require(run_->Run(crew_, PlanRun::Stage::kStore));

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "kernels/backend.h"
 #include "kernels/plan/plan.h"
 #include "kernels/plan/plan_request.h"
@@ -54,6 +55,14 @@ class PlanSide {
   // Everything but uploads and downloads; with inputs on the host, these too.
   // Nothing that an earlier run has computed or fetched is there.
   Times Run();
+  // How long it runs by itself, and then is timed, and how often at least.
+  struct Turn {
+    double settle_seconds = 0, timed_seconds = 0;
+    int settling = 3, timed = 1;
+  };
+  // Runs for a turn, and says of each timed run what it took.
+  void RunFor(const Turn& turn,
+              absl::FunctionRef<void(const Times& times)> take);
   // Downloads what the last run has computed and left on the devices, and
   // writes what lies past sequences' lengths.
   void Store();

@@ -134,22 +134,13 @@ void Rig::CheckAgain(Side& side) {
   }
 }
 
-void Rig::Measure(Side& side, const Turn& turn) {
-  const double begin = Seconds();
-  for (int runs = 0;
-       runs < turn.settling || Seconds() < begin + turn.settle_seconds;
-       ++runs) {
-    side.run->Run();
-  }
-  const double settled = Seconds();
-  for (int runs = 0;
-       runs < turn.timed || Seconds() < settled + turn.timed_seconds; ++runs) {
-    PlanSide::Times times = side.run->Run();
+void Rig::Measure(Side& side, const PlanSide::Turn& turn) {
+  side.run->RunFor(turn, [&](const PlanSide::Times& times) {
     samples_.Add(side.run->what(), PlanName(side.kind), times);
     side.seconds.push_back(times.seconds);
     side.enqueue_seconds.push_back(times.enqueue_seconds);
-    side.kernel_seconds.push_back(std::move(times.kernel_seconds));
-  }
+    side.kernel_seconds.push_back(times.kernel_seconds);
+  });
 }
 
 }  // namespace attnd::bench

@@ -56,12 +56,7 @@ class Rig {
   // results have then been overwritten by other sides'.
   void CheckAgain(Side& side);
 
-  // How long a side runs by itself, and then is timed, and how often at least.
-  struct Turn {
-    double settle_seconds = 0, timed_seconds = 0;
-    int settling = 3, timed = 1;
-  };
-  void Measure(Side& side, const Turn& turn);
+  void Measure(Side& side, const PlanSide::Turn& turn);
 
  private:
   struct Result {

@@ -4,8 +4,8 @@ import overlap
 import plots
 from ring import accuracy, gpu
 
-COLORS = {'one_device': '#222222', 'heads': '#E69F00', 'gather': '#0072B2', 'ring': '#D55E00',
-          'striped': '#009E73', 'zigzag': '#CC79A7', 'blocks': '#999999'}
+COLORS = {'one_device': '#222222', 'heads': '#E69F00', 'kv': '#56B4E9', 'gather': '#0072B2',
+          'ring': '#D55E00', 'striped': '#009E73', 'zigzag': '#CC79A7', 'blocks': '#999999'}
 COPY = '#bbbbbb'
 KIND_TITLES = {'gather': 'gather: all columns are fetched, in sections of heads',
                'ring': 'ring: a run of tokens each', 'striped': 'striped: every 8th token each',

@@ -13,7 +13,7 @@ from ring import accuracy, published
 from ring.plans import KINDS, run_program
 
 RECORDINGS = ('table', 'hiding', 'connections', 'timelines', 'accuracy')
-PLANS = ('one_device', 'heads', *KINDS)
+PLANS = ('one_device', 'heads', 'kv', *KINDS)
 SHAPE = {'batch': 2, 'heads': 16, 'dim': 128}
 CONNECTIONS = (1, 8, 32)
 CONNECTIONS_LOCAL = 8192  # tokens a GPU, as in the note's profile; and of the timelines
@@ -106,7 +106,7 @@ class Recorder:
         if self.trace_library is None:
             raise RuntimeError('no library that traces was given (--ring_trace)')
         rows = []
-        for plan in ('gather', 'ring', 'striped', 'zigzag'):
+        for plan in PLANS[1:]:
             with tempfile.TemporaryDirectory() as folder:
                 file = pathlib.Path(folder) / 'trace.csv'
                 environment = {**os.environ, 'CUDA_INJECTION64_PATH': self.trace_library,

@@ -14,7 +14,8 @@ namespace {
 bool Parse(absl::string_view text, PlanKind& kind) {
   for (const PlanKind known :
        {PlanKind::kOneDevice, PlanKind::kHeads, PlanKind::kGather,
-        PlanKind::kRing, PlanKind::kStriped, PlanKind::kZigzag}) {
+        PlanKind::kRing, PlanKind::kStriped, PlanKind::kZigzag,
+        PlanKind::kKv}) {
     if (PlanName(known) != text) continue;
     kind = known;
     return true;

@@ -12,7 +12,6 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "kernels/team/crew.h"
-#include "tests/bench/clock.h"
 #include "tests/bench/gpu/plan/host_tensors.h"
 #include "tests/bench/gpu/plan/plan_side.h"
 #include "tests/bench/stats.h"
@@ -21,7 +20,6 @@ namespace attnd::bench {
 namespace {
 
 constexpr double kMostDifference = 1.0 / 64;
-constexpr int kSettling = 3;  // runs before those that are timed, at least
 
 struct Side {
   PlanKind kind;
@@ -113,21 +111,15 @@ class Timing {
   }
 
   void Measure(Side& side) {
-    const double begin = Seconds();
-    for (int runs = 0;
-         runs < kSettling || Seconds() < begin + options_.settle_seconds;
-         ++runs) {
-      side.run->Run();
-    }
-    const double settled = Seconds();
-    do {
-      const PlanSide::Times times = side.run->Run();
+    const PlanSide::Turn turn = {options_.settle_seconds,
+                                 options_.timed_seconds};
+    side.run->RunFor(turn, [&](const PlanSide::Times& times) {
       side.seconds.push_back(times.seconds);
       side.kernel_seconds.resize(times.kernel_seconds.size());
       for (size_t i = 0; i < times.kernel_seconds.size(); ++i) {
         side.kernel_seconds[i].push_back(times.kernel_seconds[i]);
       }
-    } while (Seconds() < settled + options_.timed_seconds);
+    });
   }
 
   void Print(const Shape& shape, Op op, const Side& side) const {
