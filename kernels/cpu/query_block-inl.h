@@ -45,10 +45,11 @@ HWY_INLINE void WriteOutput(const ForwardArgs& args, const LaneRows& lanes,
   const int64_t dim = args.problem.value_dim;
   const auto merge_of = [&](int64_t lane, int64_t head, int64_t q_row) {
     const float sum = state.sum[lane];
-    const float lse = sum == 0 ? -kInf : state.max[lane] + std::log(sum);
-    if (!args.before.lse) return RowMerge{lse, 1, 0};
-    return MergeRow(state.max[lane], sum,
-                    RowAt(args.before.lse, b, head)[q_row]);
+    if (args.before.lse) {
+      return MergeRow(state.max[lane], sum,
+                      RowAt(args.before.lse, b, head)[q_row]);
+    }
+    return RowMerge{sum == 0 ? -kInf : state.max[lane] + std::log(sum), 1, 0};
   };
   if (args.lse) {
     lanes.ForEach([&](int64_t lane, int64_t head, int64_t q_row) {
