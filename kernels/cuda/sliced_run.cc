@@ -10,7 +10,7 @@ absl::Status SlicedRun::Begin(std::unique_ptr<Rest> rest) {
   rest_ = std::move(rest);
   if (rest_ == nullptr) return absl::OkStatus();
   slices_ = over_ = 0;
-  took_ = options_.time;
+  pace_ = SlicePace(options_.time);
   ends_.Clear();
   return MarkEnd();
 }
@@ -20,23 +20,21 @@ absl::Status SlicedRun::MarkEnd() {
   return number < ends_.count() ? ends_.Move(number) : ends_.Add().status();
 }
 
-absl::Status SlicedRun::AwaitTurn(absl::Time& began) {
+absl::Status SlicedRun::AwaitTurn() {
   if (slices_ - over_ == options_.under_way) {
     absl::Status status = ends_.WaitFor(MarkOf(over_));
     if (!status.ok()) return status;
     ++over_;
-    const absl::Time now = MonotonicNow();
-    took_ = now - began;
-    began = now;
+    pace_.End(MonotonicNow());
   }
   if (slices_ == over_) return absl::OkStatus();
-  return ends_.WaitUntil(MarkOf(slices_ - 1), began + took_ / 2);
+  return ends_.WaitUntil(MarkOf(slices_ - 1), pace_.half_over());
 }
 
 absl::StatusOr<double> SlicedRun::Proceed(absl::FunctionRef<bool()> pause) {
-  absl::Time began = MonotonicNow();
+  pace_.Resume(MonotonicNow());
   while (rest_ != nullptr) {
-    absl::Status status = AwaitTurn(began);
+    absl::Status status = AwaitTurn();
     if (!status.ok()) return status;
     if (pause()) return rest_->share();
     if (status = rest_->EnqueueSlice(); !status.ok()) return status;

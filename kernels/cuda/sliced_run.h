@@ -9,9 +9,9 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "kernels/cuda/device/marks.h"
 #include "kernels/cuda/launch/rest.h"
+#include "kernels/cuda/slice_pace.h"
 
 namespace attnd::cuda {
 
@@ -21,7 +21,7 @@ namespace attnd::cuda {
 class SlicedRun {
  public:
   SlicedRun(cudaStream_t stream, const SliceOptions& options)
-      : options_(options), ends_(stream) {}
+      : options_(options), ends_(stream), pace_(options.time) {}
 
   // Whether there is a rest.
   bool has_rest() const { return rest_ != nullptr; }
@@ -39,16 +39,15 @@ class SlicedRun {
   int MarkOf(int64_t slice) const {
     return static_cast<int>(slice % options_.under_way);
   }
-  // Waits until it is time to enqueue another slice. `began` is when the device
-  // came to the one that it runs, as far as is known.
-  absl::Status AwaitTurn(absl::Time& began);
+  // Waits until it is time to enqueue another slice.
+  absl::Status AwaitTurn();
 
   const SliceOptions options_;
   std::unique_ptr<Rest> rest_;
-  Marks ends_;           // of the slices under way: MarkOf
-  int64_t slices_ = 0;   // of the group, enqueued so far
-  int64_t over_ = 0;     // of these, known to be over
-  absl::Duration took_;  // by the one before, or by estimates
+  Marks ends_;          // of the slices under way: MarkOf
+  int64_t slices_ = 0;  // of the group, enqueued so far
+  int64_t over_ = 0;    // of these, known to be over
+  SlicePace pace_;
 };
 
 }  // namespace attnd::cuda
