@@ -45,8 +45,8 @@ def _table(part):
              'is idle; TFLOP/s of each GPU; percent of what as many GPUs would do if each were as '
              'fast as one alone; of each GPU from its first kernel to the end of its last; and the '
              'most memory that a device was asked for. `kv` is made for few rows: each GPU computes '
-             'all of them over a run of columns, so that under a causal mask the first has most to '
-             'do.']
+             'all of them over a part of the columns. Under a causal mask the first part has most to '
+             'do; the second sequence begins on the second GPU.']
     for op in accuracy.OPS:
         rows = list(_plan_rows(part, op))
         if rows:

@@ -11,7 +11,8 @@
 // those of a ring that is put together of single blocks' results, in 16 bits or
 // in f32, which takes a cpu. time: how long a plan takes (study/ring/timing.h).
 //
-// --plans: one_device (of time alone), heads, gather, ring, striped, zigzag, kv.
+// --plans: one_device (of time alone), heads, gather, ring, striped, zigzag,
+// kv.
 // --sections: of gather, in how many it fetches heads. --tflops, --link_gb: of
 // trace, what the plan takes a device to compute, and to pull, in a second; as
 // it knows --device unless given. --device, --rounds,
