@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "kernels/plan/cost.h"
 #include "kernels/plan/cuts.h"
@@ -16,13 +17,39 @@ namespace {
 // tile.
 constexpr int64_t kBackwardRows = 64, kBackwardColumns = 128;
 
-// Tiles of one or more parts, in seconds of one processor.
-struct Tiles {
+// Tiles, in seconds of one processor.
+struct Lengths {
   double count = 0;
   double sum = 0;
   double longest = 0, shortest = std::numeric_limits<double>::infinity();
+
+  // The share of tiles that are as long as the longest, if the others lie
+  // evenly between that and the shortest.
+  double AlikeShare() const {
+    const double spread = longest - shortest;
+    if (spread <= 0) return 1;
+    return std::clamp((sum / count - (longest + shortest) / 2) / (spread / 2),
+                      0.0, 1.0);
+  }
+
+  double LongerThan(double length) const {
+    if (length >= longest) return 0;
+    if (length < shortest) return count;
+    const double alike = AlikeShare();
+    const double others = (longest - length) / (longest - shortest);
+    return count * (alike + (1 - alike) * others);
+  }
+};
+
+// Those of one or more parts. Runs of columns that lie apart have tiles of
+// quite other lengths.
+struct Tiles : Lengths {
   // How long adding to the same rows in turns takes.
   double in_turns = 0;
+  std::vector<Lengths> runs = {};
+
+  Tiles() = default;
+  explicit Tiles(const Lengths& run) : Lengths(run), runs({run}) {}
 
   void Add(const Tiles& other) {
     count += other.count;
@@ -30,27 +57,25 @@ struct Tiles {
     longest = std::max(longest, other.longest);
     shortest = std::min(shortest, other.shortest);
     in_turns += other.in_turns;
+    runs.insert(runs.end(), other.runs.begin(), other.runs.end());
   }
 };
-
-// The share of tiles that are as long as the longest, if the others lie evenly
-// between that and the shortest.
-double AlikeShare(const Tiles& tiles) {
-  const double spread = tiles.longest - tiles.shortest;
-  if (spread <= 0) return 1;
-  const double mean = tiles.sum / tiles.count;
-  return std::clamp(
-      (mean - (tiles.longest + tiles.shortest) / 2) / (spread / 2), 0.0, 1.0);
-}
 
 // What the longest tile takes of those that are left when so many have been
 // handed out, long ones first.
 double LengthAt(const Tiles& tiles, double index) {
-  const double spread = tiles.longest - tiles.shortest;
-  const double alike = AlikeShare(tiles);
-  const double place = index / tiles.count;
-  if (place <= alike) return tiles.longest;
-  return tiles.longest - (place - alike) / (1 - alike) * spread;
+  double longer = tiles.shortest, length = tiles.longest;
+  const auto are_left = [&](double at) {
+    double handed_out = 0;
+    for (const Lengths& run : tiles.runs) handed_out += run.LongerThan(at);
+    return handed_out > index;
+  };
+  constexpr int kHalvings = 20;  // to a millionth
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (longer + length) / 2;
+    (are_left(middle) ? longer : length) = middle;
+  }
+  return length;
 }
 
 // When the last tile ends. `in_order`: heads come one after the other, the
@@ -68,7 +93,7 @@ double SpanOf(const Tiles& tiles, double processors, bool in_order) {
     const double last_begins =
         tiles.count <= 2 * processors
             ? LengthAt(tiles, processors)
-            : evenly - tiles.longest * (0.75 - AlikeShare(tiles) / 4);
+            : evenly - tiles.longest * (0.75 - tiles.AlikeShare() / 4);
     return std::min(in_rounds, std::max(evenly, last_begins + tiles.longest));
   }
   // In two rounds the longest of the second begin where the shortest of the
@@ -176,10 +201,10 @@ class TilesOfPart {
     const auto heads = static_cast<double>(part_.kv_heads * shape_.group());
     const double pair = PairSeconds(kernel_);
     const double column = static_cast<double>(unit) * pair;
-    return {heads * tiles,
-            heads * (tiles * kernel_.tile_seconds + visited * pair),
-            kernel_.tile_seconds + column * most,
-            kernel_.tile_seconds + column * least};
+    return Tiles({heads * tiles,
+                  heads * (tiles * kernel_.tile_seconds + visited * pair),
+                  kernel_.tile_seconds + column * most,
+                  kernel_.tile_seconds + column * least});
   }
 
   Tiles OfColumns() const {
@@ -211,11 +236,11 @@ class TilesOfPart {
     const auto heads = static_cast<double>(part_.kv_heads);
     const double pair = PairSeconds(kernel_);
     const double row = group * static_cast<double>(kBackwardColumns) * pair;
-    Tiles found = {
-        heads * tiles,
-        heads * (tiles * kernel_.tile_seconds + group * visited * pair),
-        kernel_.tile_seconds + row * sizes.most,
-        kernel_.tile_seconds + row * sizes.least};
+    Tiles found(
+        {heads * tiles,
+         heads * (tiles * kernel_.tile_seconds + group * visited * pair),
+         kernel_.tile_seconds + row * sizes.most,
+         kernel_.tile_seconds + row * sizes.least});
     if (request_.deterministic) {
       const Sizes seen =
           SizesOf(sees.rows, [&](int64_t of) { return sees.Row(of).size(); });

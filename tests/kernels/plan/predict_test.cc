@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 #include "kernels/plan/cost.h"
 #include "kernels/plan/make_plan.h"
+#include "kernels/plan/tiles.h"
 #include "tests/kernels/plan/causal_request.h"
 
 namespace attnd::plan {
@@ -124,6 +125,34 @@ TEST(PredictTest, DeterministicBackwardAndF32TakeLonger) {
   request.rates.f32 = 3;
   request.problems[0].inputs[TensorId::kQ] = DType::kF32;
   EXPECT_NEAR(Seconds(request), 3 * once, 1e-6 * once);
+}
+
+// The first device has the first quarter of the columns, which nearly all rows
+// see, and the last, which few do: 8 tiles each. On 9 processors the last long
+// one begins when the longest but one of the short ones ends.
+TEST(PredictTest, RunsThatLieApartHaveTilesOfOtherLengths) {
+  PlanRequest request = Backward(Causal(PlanKind::kGather, kTokens, 1));
+  request.inputs = InputsLie::kWherePlanned;
+  request.deterministic = true;
+  request.sections = 1;
+  request.rates = {};
+  request.rates.processors = 9;
+  request.rates.backward.flops = 1e12;
+  request.rates.memory_bytes = 1e30;
+  const Plan plan = MakePlan(request, 2);
+  ASSERT_EQ(plan.kind, PlanKind::kGather);
+  for (const Step& step : plan.steps) {
+    const auto* compute = std::get_if<Compute>(&step.what);
+    if (compute == nullptr || step.device != 0) continue;
+    ASSERT_EQ(compute->parts.size(), 1);
+    ASSERT_EQ(compute->parts[0].columns.size(), 2);
+    const double row = 128 * 5 * 256 / (1e12 / 9);
+    const double last_begins = row * kTokens / 4 * 7 / 8;
+    EXPECT_NEAR(SecondsOf(request, plan, *compute).until_done,
+                last_begins + row * kTokens, row * 128);
+    return;
+  }
+  FAIL() << "the first device computes nothing";
 }
 
 // Sections are uploaded, computed and downloaded beside each other. Of heads
