@@ -17,7 +17,7 @@ namespace {
 // tile.
 constexpr int64_t kBackwardRows = 64, kBackwardColumns = 128;
 
-// Tiles, in seconds of one processor.
+// Tiles of one run of rows or columns, in seconds of one processor.
 struct Lengths {
   double count = 0;
   double sum = 0;
@@ -64,18 +64,18 @@ struct Tiles : Lengths {
 // What the longest tile takes of those that are left when so many have been
 // handed out, long ones first.
 double LengthAt(const Tiles& tiles, double index) {
-  double longer = tiles.shortest, length = tiles.longest;
-  const auto are_left = [&](double at) {
-    double handed_out = 0;
-    for (const Lengths& run : tiles.runs) handed_out += run.LongerThan(at);
-    return handed_out > index;
+  double low = tiles.shortest, high = tiles.longest;
+  const auto more_are_longer = [&](double length) {
+    double count = 0;
+    for (const Lengths& run : tiles.runs) count += run.LongerThan(length);
+    return count > index;
   };
   constexpr int kHalvings = 20;  // to a millionth
   for (int i = 0; i < kHalvings; ++i) {
-    const double middle = (longer + length) / 2;
-    (are_left(middle) ? longer : length) = middle;
+    const double middle = (low + high) / 2;
+    (more_are_longer(middle) ? low : high) = middle;
   }
-  return length;
+  return high;
 }
 
 // When the last tile ends. `in_order`: heads come one after the other, the
