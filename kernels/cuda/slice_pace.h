@@ -14,7 +14,7 @@ class SlicePace {
   // `expected`: what a slice takes by estimates.
   explicit SlicePace(absl::Duration expected) : took_(expected) {}
 
-  // Slices are under way, and nobody has looked since when.
+  // Slices are under way, and nobody has seen the one that runs begin.
   void Resume(absl::Time now) {
     began_ = now;
     is_known_ = false;

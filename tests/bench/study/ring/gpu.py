@@ -106,7 +106,7 @@ class Recorder:
         if self.trace_library is None:
             raise RuntimeError('no library that traces was given (--ring_trace)')
         rows = []
-        for plan in PLANS[1:]:
+        for plan in PLANS[1:]:  # one device alone has nothing to wait for
             with tempfile.TemporaryDirectory() as folder:
                 file = pathlib.Path(folder) / 'trace.csv'
                 environment = {**os.environ, 'CUDA_INJECTION64_PATH': self.trace_library,
