@@ -89,6 +89,14 @@ void StartBulkLoad(uint32_t to, const void* from, uint32_t bytes,
   });
 }
 
+void BulkPrefetch(const void* from, uint32_t bytes) {
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0 || bytes % 16 != 0) {
+    Fail("a bulk prefetch whose address or size is not a multiple of 16");
+  }
+  const volatile auto* data = static_cast<const std::byte*>(from);
+  for (uint32_t i = 0; i < bytes; ++i) data[i];
+}
+
 void StartBulkSend(uint32_t to, uint32_t from, uint32_t bytes,
                    uint32_t mbarrier) {
   Block& own = *Self().block;

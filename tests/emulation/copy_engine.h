@@ -16,6 +16,8 @@ void StartBoxLoad(uint32_t to, const CUtensorMap* map, const int (&at)[4],
 // Bytes in a row.
 void StartBulkLoad(uint32_t to, const void* from, uint32_t bytes,
                    uint32_t mbarrier);
+// Reads them, so that sanitizers see where they are nobody's.
+void BulkPrefetch(const void* from, uint32_t bytes);
 // Bytes in a row of this block's shared memory to that of a block of the
 // cluster.
 void StartBulkSend(uint32_t to, uint32_t from, uint32_t bytes,

@@ -175,7 +175,17 @@ __device__ Weights CloseAlone(const OnlineSoftmax& softmax, TileSlot& slot,
                               int lane, float (&o)[kCount]) {
   const float sum[2] = {QuadSum(softmax.l[0]), QuadSum(softmax.l[1])};
   if (MarkOverflow<T>(softmax, sum, slot, fast, row, lane)) return {};
-  const bool is_f32 = slot.o_dtype == DType::kF32;
+  // What the thread's two rows have before is on its way together, first LSE
+  // and then O: by now nothing else hides how long that takes.
+  float before[2];
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int i = row + 8 * r;
+    before[r] = IsStored(slot, i)
+                    ? LseBefore(tile.sequence, tile.head, slot.first_row + i)
+                    : -INFINITY;
+  }
+  RowMerge merges[2];
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
     const int i = row + 8 * r;
@@ -184,17 +194,19 @@ __device__ Weights CloseAlone(const OnlineSoftmax& softmax, TileSlot& slot,
         empty ? -INFINITY
               : LogSumExp(softmax.m[r], sum[r], slot.rule.natural_factor(fast),
                           slot.factor);
-    const bool stored = IsStored(slot, i);
-    RowMerge merge{lse};
-    if (stored) {
-      merge = MergeBefore(tile.sequence, tile.head, slot.first_row + i, lse);
-    }
-    WeighRow(empty ? 0.0f : ptx::Reciprocal(sum[r]) * merge.weight, r, o);
-    if (merge.before != nullptr) {
-      AddRow<16>(merge.weight_before, merge.before, r, slot.value_dim, lane, o);
-    }
-    if (slot.lse != nullptr && stored && lane % 4 == 0) slot.lse[i] = merge.lse;
-    if (is_f32 && slot.o != nullptr && stored) {
+    merges[r] =
+        MergeWith(tile.sequence, tile.head, slot.first_row + i, lse, before[r]);
+    WeighRow(empty ? 0.0f : ptx::Reciprocal(sum[r]) * merges[r].weight, r, o);
+  }
+  AddRows<16>({merges[0].weight_before, merges[1].weight_before},
+              {merges[0].before, merges[1].before}, slot.value_dim, lane, o);
+  const bool is_f32 = slot.o_dtype == DType::kF32;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int i = row + 8 * r;
+    if (!IsStored(slot, i)) continue;
+    if (slot.lse != nullptr && lane % 4 == 0) slot.lse[i] = merges[r].lse;
+    if (is_f32 && slot.o != nullptr) {
       StoreFloats(o, r, static_cast<float*>(slot.o) + i * slot.o_stride,
                   slot.o_aligned, slot.value_dim, lane);
     }

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/sm90/shared.cuh"
 #include "kernels/cuda/sm90/tensor_maps.h"
+#include "kernels/cuda/tile/row.cuh"
 
 namespace attnd::cuda::sm90 {
 
@@ -101,6 +102,27 @@ __device__ void PrefetchQ(const LoadSlot& tile, int consumer, int lane) {
   for (int panel = 0; panel < Config::kDimPanels; ++panel) {
     ptx::TmaPrefetch(tile.maps + kMapQ, 64 * panel, rows.first, tile.head,
                      tile.b);
+  }
+}
+
+// For a warp: has what the tile's rows are merged with, which it must have,
+// brought to the L2 cache: LSE and, where the copy engine can read it, O.
+__device__ inline void PrefetchState(const LoadSlot& tile, int lane) {
+  constexpr int kLineRows = 32;  // rows of LSE in a line of the cache
+  const DeviceProblem& p = tile.description.problem;
+  const auto& state = *At<DeviceState>(tile.sequence.blob, p.before);
+  const float* lse = state.lse.data + tile.b * state.lse.batch_stride +
+                     tile.head * state.lse.head_stride + tile.first_row;
+  const int row = lane * kLineRows;
+  if (row < tile.valid) ptx::Prefetch(lse + row);
+  if (p.o.data == nullptr) return;
+  const float* o =
+      static_cast<const float*>(state.o.data) + tile.b * state.o.batch_stride +
+      tile.head * state.o.head_stride + tile.first_row * state.o.token_stride;
+  if (!IsAligned(o, state.o.token_stride)) return;
+#pragma unroll 1
+  for (int i = lane; i < tile.valid; i += 32) {
+    ptx::BulkPrefetch(o + i * state.o.token_stride, p.value_dim * 4);
   }
 }
 

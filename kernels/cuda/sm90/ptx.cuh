@@ -245,6 +245,18 @@ __device__ inline void TmaPrefetch(const CUtensorMap* map, int c0, int c1,
       "r"(c0), "r"(c1), "r"(c2), "r"(c3)
       : "memory");
 }
+// The same of `bytes` at `from`, both multiples of 16, and of the line of the
+// cache that is at `from`.
+__device__ inline void BulkPrefetch(const void* from, uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(GlobalAddress(from)),
+      "r"(bytes)
+      : "memory");
+}
+__device__ inline void Prefetch(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(GlobalAddress(from))
+               : "memory");
+}
 // Must come before a thread's first use of a map that was copied to memory:
 // what the multiprocessor remembers of another map at that address is
 // forgotten.

@@ -2,8 +2,9 @@
 #define ATTND_KERNELS_CUDA_SM90_ROWS_LOADER_CUH_
 
 // The rows' loader: one warp, which brings Q to shared memory, each consumer's
-// rows as soon as there is room for them. It is a warp of its own so that
-// neither planner nor loader waits for that room.
+// rows as soon as there is room for them, and what rows are merged with to the
+// L2 cache. It is a warp of its own so that neither planner nor loader waits
+// for that room.
 
 #include <cstdint>
 
@@ -24,17 +25,36 @@ class RowsLoader {
     while (true) {
       const int i = slot_.index();
       ptx::BarrierWait(ptx::SharedAddress(&shared_.known[i]), slot_.parity());
-      const SlotKind kind = shared_.load_slots[i].kind;
-      if (kind == SlotKind::kEnd) break;
-      if (kind == SlotKind::kFast || kind == SlotKind::kSlow) {
-        Load(shared_.load_slots[i]);
-      }
-      WarpArrives(shared_.slot_ring.empty[i], lane_);
+      FetchState();
+      const LoadSlot& tile = shared_.load_slots[i];
+      if (tile.kind == SlotKind::kEnd) break;
       slot_.Next();
+      if (tile.kind == SlotKind::kFast || tile.kind == SlotKind::kSlow) {
+        Load(tile);
+        if (tile.description.problem.before != 0) {
+          merging_slot_ = i;
+          continue;
+        }
+      }
+      LeaveSlot(i);
     }
   }
 
  private:
+  // Has what the last tile is merged with brought to the L2 cache, if that is
+  // still to be done, and leaves that tile's slot. The tile after it becomes
+  // known when it is nearly loaded, and so will end soon: brought earlier, its
+  // state would make way for K and V.
+  __device__ void FetchState() {
+    if (merging_slot_ < 0) return;
+    PrefetchState(shared_.load_slots[merging_slot_], lane_);
+    LeaveSlot(merging_slot_);
+    merging_slot_ = -1;
+  }
+  __device__ void LeaveSlot(int i) const {
+    WarpArrives(shared_.slot_ring.empty[i], lane_);
+  }
+
   __device__ void Load(const LoadSlot& tile) {
     AcquireMap(tile, kMapQ, lane_);
 #pragma unroll 1
@@ -65,6 +85,7 @@ class RowsLoader {
 
   Shared<Config>& shared_;
   const int lane_;
+  int merging_slot_ = -1;  // the slot whose state is to be fetched; -1: none
   RingPlace<Config::kQBuffers> q_;
   RingPlace<Config::kSlots> slot_;
 };

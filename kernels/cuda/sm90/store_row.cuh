@@ -68,37 +68,84 @@ __device__ void StoreFloats(const float (&o)[kCount], int r, float* to,
   }
 }
 
-// Adds `weight` times a row of f32 to a row of accumulators. kTogether loads
-// are on their way at once, or fewer of long rows: so many as there are
-// registers for.
+// How many groups of 8 columns of a row are loaded at once: kTogether, or fewer
+// of long rows, as many as there are registers for.
 template <int kTogether, int kCount>
-__device__ void AddRow(float weight, const float* from, int r, int dim,
-                       int lane, float (&o)[kCount]) {
-  constexpr int kGroups = kCount / 4;
-  constexpr int kAtOnce = kGroups <= 16 ? std::min(kTogether, kGroups) : 4;
+inline constexpr int kGroupsAtOnce = kCount / 4 <= 16
+                                         ? std::min(kTogether, kCount / 4)
+                                         : 4;
+
+// Loads what a lane has of groups of 8 columns, from group `first` on, of a row
+// f32[dim] at `from`; 0 from column `dim` on.
+template <int kGroups>
+__device__ void LoadGroups(const float* from, int first, int dim, int lane,
+                           float2 (&x)[kGroups]) {
   const bool aligned = IsAligned(from, 0);
   from += 2 * (lane % 4);
   dim -= 2 * (lane % 4);
 #pragma unroll
-  for (int first = 0; first < kGroups; first += kAtOnce) {
-    float2 x[kAtOnce];
+  for (int n = 0; n < kGroups; ++n) {
+    const int column = 8 * (first + n);
+    x[n] = make_float2(0.0f, 0.0f);
+    if (column >= dim) continue;
+    if (aligned) {
+      x[n] = *reinterpret_cast<const float2*>(from + column);
+    } else {
+      x[n].x = from[column];
+      x[n].y = from[column + 1];
+    }
+  }
+}
+
+// Adds `weight` times those groups to row r of the accumulators.
+template <int kGroups, int kCount>
+__device__ void AddGroups(float weight, const float2 (&x)[kGroups], int first,
+                          int r, float (&o)[kCount]) {
 #pragma unroll
-    for (int n = 0; n < kAtOnce; ++n) {
-      const int column = 8 * (first + n);
-      x[n] = make_float2(0.0f, 0.0f);
-      if (column >= dim) continue;
-      if (aligned) {
-        x[n] = *reinterpret_cast<const float2*>(from + column);
-      } else {
-        x[n].x = from[column];
-        x[n].y = from[column + 1];
+  for (int n = 0; n < kGroups; ++n) {
+    const int e = 4 * (first + n) + 2 * r;
+    o[e] = fmaf(weight, x[n].x, o[e]);
+    o[e + 1] = fmaf(weight, x[n].y, o[e + 1]);
+  }
+}
+
+// Adds `weight` times a row f32[dim] to row r of the accumulators, kTogether
+// groups of 8 columns at once.
+template <int kTogether, int kCount>
+__device__ void AddRow(float weight, const float* from, int r, int dim,
+                       int lane, float (&o)[kCount]) {
+  constexpr int kAtOnce = kGroupsAtOnce<kTogether, kCount>;
+#pragma unroll
+  for (int first = 0; first < kCount / 4; first += kAtOnce) {
+    float2 x[kAtOnce];
+    LoadGroups(from, first, dim, lane, x);
+    AddGroups(weight, x, first, r, o);
+  }
+}
+
+// The same of both rows, whose loads are on their way together where there are
+// registers for that. Null: a row stays as it is.
+template <int kTogether, int kCount>
+__device__ void AddRows(const float (&weights)[2],
+                        const float* const (&from)[2], int dim, int lane,
+                        float (&o)[kCount]) {
+  constexpr int kAtOnce = kGroupsAtOnce<kTogether, kCount>;
+  if constexpr (kAtOnce < kCount / 4) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (from[r] != nullptr) {
+        AddRow<kTogether>(weights[r], from[r], r, dim, lane, o);
       }
     }
+  } else {
+    float2 x[2][kAtOnce];
 #pragma unroll
-    for (int n = 0; n < kAtOnce; ++n) {
-      const int e = 4 * (first + n) + 2 * r;
-      o[e] = fmaf(weight, x[n].x, o[e]);
-      o[e + 1] = fmaf(weight, x[n].y, o[e + 1]);
+    for (int r = 0; r < 2; ++r) {
+      LoadGroups(from[r], 0, from[r] == nullptr ? 0 : dim, lane, x[r]);
+    }
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (from[r] != nullptr) AddGroups(weights[r], x[r], 0, r, o);
     }
   }
 }

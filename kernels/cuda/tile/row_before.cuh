@@ -21,17 +21,20 @@ struct RowMerge {
   const float* before = nullptr;
 };
 
-// (E19), (E20), for row `row` of q head h of the sequence, from its LSE over
-// the launch's columns. -inf: nothing was seen there, and O does not count.
+// LSE that row `row` of q head h of the sequence has before. -inf: it has
+// nothing.
+__device__ inline float LseBefore(const Sequence& s, int64_t h, int64_t row) {
+  if (s.problem->before == 0) return -INFINITY;
+  const auto& lse = At<DeviceState>(s.blob, s.problem->before)->lse;
+  return lse.data[s.b * lse.batch_stride + h * lse.head_stride + row];
+}
+
+// (E19), (E20), for that row, from its LSE over the launch's columns and
+// `before`, its LseBefore. -inf: nothing was seen there, and O does not count.
 // Both exponents are at most 0. The weights are as exact as 16-bit results
 // need.
-__device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
-                                       int64_t row, float lse) {
-  if (s.problem->before == 0) return {lse};
-  const auto& state = *At<DeviceState>(s.blob, s.problem->before);
-  const float before =
-      state.lse
-          .data[s.b * state.lse.batch_stride + h * state.lse.head_stride + row];
+__device__ inline RowMerge MergeWith(const Sequence& s, int64_t h, int64_t row,
+                                     float lse, float before) {
   if (before == -INFINITY) return {lse};
   RowMerge merge{before, 0.0f, 1.0f};
   if (lse != -INFINITY) {
@@ -43,11 +46,17 @@ __device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
     merge.weight_before = (more ? less : 1.0f) / sum;
   }
   if (s.problem->o.data != nullptr && merge.weight_before != 0.0f) {
-    merge.before = static_cast<const float*>(state.o.data) +
-                   s.b * state.o.batch_stride + h * state.o.head_stride +
-                   row * state.o.token_stride;
+    const auto& o = At<DeviceState>(s.blob, s.problem->before)->o;
+    merge.before = static_cast<const float*>(o.data) + s.b * o.batch_stride +
+                   h * o.head_stride + row * o.token_stride;
   }
   return merge;
+}
+
+// The same where LseBefore has not been asked for.
+__device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
+                                       int64_t row, float lse) {
+  return MergeWith(s, h, row, lse, LseBefore(s, h, row));
 }
 
 // The same from m and l, (E8), as exact as f32 results need: row_merge.h says
@@ -55,12 +64,10 @@ __device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
 // of l times O.
 __device__ inline RowMerge MergeBefore(const Sequence& s, int64_t h,
                                        int64_t row, float m, float l) {
-  RowMerge merge = MergeBefore(s, h, row, l == 0.0f ? -INFINITY : m + logf(l));
-  if (s.problem->before == 0 || l == 0.0f) return merge;
-  const auto& lse = At<DeviceState>(s.blob, s.problem->before)->lse;
-  const float before =
-      lse.data[s.b * lse.batch_stride + h * lse.head_stride + row];
-  if (before == -INFINITY) return merge;
+  const float before = LseBefore(s, h, row);
+  RowMerge merge =
+      MergeWith(s, h, row, l == 0.0f ? -INFINITY : m + logf(l), before);
+  if (l == 0.0f || before == -INFINITY) return merge;
   const bool more = m >= before;
   const double difference = static_cast<double>(m) - before;
   const double less = exp(more ? -difference : difference);

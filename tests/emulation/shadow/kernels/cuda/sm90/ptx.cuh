@@ -109,6 +109,11 @@ void WaitForStores() {
   emulation::WaitForStoreGroups(kRead);
 }
 inline void TmaPrefetch(const CUtensorMap*, int, int, int, int) {}
+inline void BulkPrefetch(const void* from, uint32_t bytes) {
+  emulation::BulkPrefetch(from, bytes);
+}
+// The line of the cache that is there may begin before what is the kernel's.
+inline void Prefetch(const void*) {}
 inline void FenceTensorMap(const CUtensorMap*) {}
 inline void FenceAsyncProxy() { emulation::FenceForAsync(); }
 inline void FenceAsyncProxyGlobal() {}
