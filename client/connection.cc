@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "base/errno_of_connect.h"
 #include "grpc/grpc.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/create_channel_posix.h"
@@ -60,6 +61,7 @@ ConnectionSlot::ConnectionSlot(const std::string& target,
       arguments_(Arguments(options, index)),
       executor_(executor) {
   if (UnixSocket::Names(target)) return;  // connects on first use
+  KeepErrnoOfConnect();
   connection_ = std::make_shared<Connection>(
       grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
                                 arguments_),

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/errno_of_connect.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/security/credentials.h"
@@ -84,6 +85,7 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& target) {
 // shutdown takes 10 s, and the callback queue is at times freed twice when the
 // last channel that used it goes. So one channel that has used it stays.
 void KeepGrpcUp() {
+  KeepErrnoOfConnect();
   static auto* const channel = new std::shared_ptr<grpc::Channel>(
       NewChannel("unix:/nonexistent/socket"));
   grpc::ByteBuffer response;
