@@ -13,6 +13,7 @@ build=(
   g++ cmake ninja-build
   libabsl-dev libprotobuf-dev protobuf-compiler  # messages
   libgrpc++-dev protobuf-compiler-grpc           # service
+  libssl-dev                                     # TLS, and certificates of tests
   libhwy-dev                                     # vectorised CPU kernels
   prometheus-cpp-dev                             # metrics
   libcli11-dev nlohmann-json3-dev                # programs
