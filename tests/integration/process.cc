@@ -61,17 +61,6 @@ int ExitStatus(int status) {
 
 }  // namespace
 
-TempFolder::TempFolder() {
-  std::string path = (std::filesystem::temp_directory_path() / "attnd.XXXXXX");
-  if (mkdtemp(path.data()) == nullptr) std::abort();
-  path_ = path;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
 Usage UsageOf(pid_t pid) {
   Usage usage;
   const std::string folder = absl::StrCat("/proc/", pid);

@@ -14,19 +14,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "tests/hang_limit.h"
+#include "tests/temp_folder.h"
 
 namespace attnd::testing {
-
-// A fresh folder, removed with what is in it.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  std::string File(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 // Sanitizers take memory and time of their own: bounds on either say nothing.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,0 +1,212 @@
+#include "server/tls/credentials.h"
+
+#include <openssl/pem.h>
+#include <openssl/x509_vfy.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace attnd::server::tls {
+namespace {
+
+constexpr absl::string_view kCertificateFlag = "--tls_cert";
+constexpr absl::string_view kKeyFlag = "--tls_key";
+constexpr absl::string_view kClientCaFlag = "--tls_client_ca";
+constexpr size_t kMostFileBytes = 1 << 20;
+// As it is read from the socket, several records at once.
+constexpr size_t kReadBufferBytes = 64 << 10;
+
+absl::Status Bad(absl::string_view flag, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
+}
+
+absl::StatusOr<std::string> ReadFile(absl::string_view flag,
+                                     const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostFileBytes + 1, '\0');
+  if (!file.is_open()) {
+    return Bad(flag,
+               absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+  }
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return Bad(flag, absl::StrCat("cannot read ", path));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (text.size() > kMostFileBytes) {
+    return Bad(flag, absl::StrCat(path, " is larger than a megabyte"));
+  }
+  return text;
+}
+
+BioPtr Reader(const std::string& pem) {
+  return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+}
+
+// All certificates of a file. Those that are none end it with an error.
+absl::StatusOr<std::vector<X509Ptr>> Certificates(absl::string_view flag,
+                                                  const std::string& pem) {
+  std::vector<X509Ptr> all;
+  const BioPtr reader = Reader(pem);
+  while (X509* one =
+             PEM_read_bio_X509(reader.get(), nullptr, nullptr, nullptr)) {
+    all.emplace_back(one);
+  }
+  const std::string error = TakeError();
+  // Which is how a file ends.
+  if (error != "no start line") {
+    return Bad(flag, absl::StrCat("a certificate is broken: ", error));
+  }
+  if (all.empty()) return Bad(flag, "no certificate (PEM) is in the file");
+  return all;
+}
+
+// Nobody is here to type a password.
+int NoPassword(char*, int, int, void*) { return -1; }
+
+int ChooseHttp2(SSL*, const unsigned char** chosen, unsigned char* chosen_bytes,
+                const unsigned char* offered, unsigned int offered_bytes,
+                void*) {
+  static constexpr unsigned char kHttp2[] = {2, 'h', '2'};
+  unsigned char* match = nullptr;
+  if (SSL_select_next_proto(&match, chosen_bytes, kHttp2, sizeof(kHttp2),
+                            offered, offered_bytes) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_ALERT_FATAL;
+  }
+  *chosen = match;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+}  // namespace
+
+absl::StatusOr<CredentialText> CredentialText::Read(
+    const CredentialFiles& files) {
+  CredentialText text;
+  auto certificate = ReadFile(kCertificateFlag, files.certificate);
+  if (!certificate.ok()) return certificate.status();
+  text.certificate = *std::move(certificate);
+  auto key = ReadFile(kKeyFlag, files.key);
+  if (!key.ok()) return key.status();
+  text.key = *std::move(key);
+  if (files.client_ca.empty()) return text;
+  auto client_ca = ReadFile(kClientCaFlag, files.client_ca);
+  if (!client_ca.ok()) return client_ca.status();
+  text.client_ca = *std::move(client_ca);
+  return text;
+}
+
+absl::StatusOr<std::shared_ptr<const Credentials>> Credentials::Create(
+    const CredentialText& text, const CredentialFiles& files) {
+  std::shared_ptr<Credentials> credentials(new Credentials);
+  absl::Status status = credentials->Use(text, files);
+  TakeError();
+  if (!status.ok()) return status;
+  return credentials;
+}
+
+absl::Status Credentials::Use(const CredentialText& text,
+                              const CredentialFiles& files) {
+  context_ = SslContextPtr(SSL_CTX_new(TLS_server_method()));
+  SSL_CTX* const context = context_.get();
+  if (context == nullptr) return absl::ResourceExhaustedError("no TLS");
+  SSL_CTX_set_min_proto_version(context, files.min_version == MinVersion::kTls13
+                                             ? TLS1_3_VERSION
+                                             : TLS1_2_VERSION);
+  // Nothing is resumed: who was let in once must be known now as well.
+  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+  SSL_CTX_set_num_tickets(context, 0);
+  SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION |
+                                   SSL_OP_NO_COMPRESSION |
+                                   SSL_OP_CIPHER_SERVER_PREFERENCE);
+  // The quickest first. Of TLS 1.2 what HTTP/2 allows (RFC 9113, 9.2.2).
+  SSL_CTX_set_ciphersuites(context,
+                           "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
+                           "TLS_CHACHA20_POLY1305_SHA256");
+  SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20");
+  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_default_read_buffer_len(context, kReadBufferBytes);
+  SSL_CTX_set_alpn_select_cb(context, ChooseHttp2, nullptr);
+  absl::Status status = UseCertificate(text.certificate);
+  if (status.ok()) status = UseKey(text.key);
+  if (status.ok() && !files.client_ca.empty()) {
+    status = UseClientCa(text.client_ca);
+  }
+  return status;
+}
+
+absl::Status Credentials::UseCertificate(const std::string& pem) {
+  auto all = Certificates(kCertificateFlag, pem);
+  if (!all.ok()) return all.status();
+  X509* const own = all->front().get();
+  if (X509_cmp_current_time(X509_get0_notBefore(own)) > 0) {
+    return Bad(kCertificateFlag, "the certificate is not valid yet");
+  }
+  if (X509_cmp_current_time(X509_get0_notAfter(own)) < 0) {
+    return Bad(kCertificateFlag, "the certificate has expired");
+  }
+  if (SSL_CTX_use_certificate(context_.get(), own) != 1) {
+    return Bad(kCertificateFlag, TakeError());
+  }
+  for (size_t i = 1; i < all->size(); ++i) {
+    if (SSL_CTX_add1_chain_cert(context_.get(), (*all)[i].get()) != 1) {
+      return Bad(kCertificateFlag, TakeError());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Credentials::UseKey(const std::string& pem) {
+  const KeyPtr key(
+      PEM_read_bio_PrivateKey(Reader(pem).get(), nullptr, NoPassword, nullptr));
+  if (key == nullptr) {
+    return Bad(kKeyFlag, absl::StrCat("no private key (PEM, not encrypted) is ",
+                                      "in the file: ", TakeError()));
+  }
+  if (X509_check_private_key(SSL_CTX_get0_certificate(context_.get()),
+                             key.get()) != 1) {
+    return Bad(kKeyFlag, "the key is not that of --tls_cert");
+  }
+  if (SSL_CTX_use_PrivateKey(context_.get(), key.get()) != 1) {
+    return Bad(kKeyFlag, TakeError());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Credentials::UseClientCa(const std::string& pem) {
+  auto all = Certificates(kClientCaFlag, pem);
+  if (!all.ok()) return all.status();
+  for (const X509Ptr& one : *all) {
+    if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context_.get()),
+                            one.get()) != 1 ||
+        SSL_CTX_add_client_CA(context_.get(), one.get()) != 1) {
+      return Bad(kClientCaFlag, TakeError());
+    }
+  }
+  SSL_CTX_set_verify(context_.get(),
+                     SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT,
+                     nullptr);
+  asks_clients_ = true;
+  return absl::OkStatus();
+}
+
+bool Credentials::Admits(X509* certificate, STACK_OF(X509) * chain) const {
+  if (!asks_clients_) return true;
+  if (certificate == nullptr) return false;
+  const std::unique_ptr<X509_STORE_CTX, Free<X509_STORE_CTX_free>> check(
+      X509_STORE_CTX_new());
+  const bool admits =
+      check != nullptr &&
+      X509_STORE_CTX_init(check.get(), SSL_CTX_get_cert_store(context_.get()),
+                          certificate, chain) == 1 &&
+      X509_STORE_CTX_set_default(check.get(), "ssl_client") == 1 &&
+      X509_verify_cert(check.get()) == 1;
+  TakeError();
+  return admits;
+}
+
+}  // namespace attnd::server::tls

@@ -1,0 +1,15 @@
+#include "server/tls/openssl.h"
+
+#include <openssl/err.h>
+
+namespace attnd::server::tls {
+
+std::string TakeError() {
+  const unsigned long error = ERR_peek_last_error();  // NOLINT: OpenSSL's type
+  ERR_clear_error();
+  if (error == 0) return "";
+  const char* const reason = ERR_reason_error_string(error);
+  return reason == nullptr ? "an error without a name" : reason;
+}
+
+}  // namespace attnd::server::tls
