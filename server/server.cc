@@ -20,12 +20,14 @@
 #include "server/front/io_threads.h"
 #include "server/front/service.h"
 #include "server/front/upload_room.h"
+#include "server/gate.h"
 #include "server/net/acceptor.h"
 #include "server/net/connection_table.h"
 #include "server/net/lingering_close.h"
 #include "server/net/listen.h"
 #include "server/net/unix_socket.h"
 #include "server/region/regions.h"
+#include "server/telemetry/gate_log.h"
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/metrics_server.h"
 #include "server/telemetry/refusal_log.h"
@@ -64,6 +66,7 @@ class Server::Impl {
     }
     // While it drains, connections are accepted and their calls refused.
     acceptor_ = nullptr;
+    gate_ = nullptr;
     if (transport_ == nullptr) return;
     transport_->Shutdown(wire::ToGrpcDeadline(MonotonicNow() + kLastResponses));
     io_threads_ = nullptr;
@@ -153,7 +156,8 @@ class Server::Impl {
         [this] { return connections_.stats(); },
         [this] {
           return regions_ == nullptr ? RegionStats() : regions_->stats();
-        });
+        },
+        [this] { return gate_log_->stats(); });
     return absl::OkStatus();
   }
 
@@ -181,8 +185,8 @@ class Server::Impl {
   }
 
   absl::Status StartTransport() {
-    absl::StatusOr<std::vector<Descriptor>> listeners = Listen();
-    if (!listeners.ok()) return listeners.status();
+    absl::StatusOr<std::vector<Door>> doors = Listen();
+    if (!doors.ok()) return doors.status();
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     alarms_ = std::make_unique<Alarms>();
@@ -201,7 +205,8 @@ class Server::Impl {
     SetLimits(options_, builder);
     builder.RegisterService(service_.get());
     io_threads_ = std::make_unique<IoThreads>(options_.IoThreads(), builder);
-    const std::function<void(Descriptor)> hand_over =
+    // What is encrypted is decrypted before gRPC gets it.
+    std::function<void(Descriptor)> hand_over =
         ConnectionsTo(builder, grpc::InsecureServerCredentials());
     std::unique_ptr<grpc::Server> transport = builder.BuildAndStart();
     if (transport == nullptr) return absl::InternalError("gRPC cannot start");
@@ -215,12 +220,11 @@ class Server::Impl {
     auto lingering = LingeringClose::Start(connections_, options_.stall_time);
     if (!lingering.ok()) return lingering.status();
     lingering_ = *std::move(lingering);
-    std::vector<Door> doors;
-    for (Descriptor& listener : *listeners) {
-      doors.push_back({std::move(listener), hand_over});
-    }
+    auto gate = Gate::Start(options_, gate_log_, std::move(hand_over));
+    if (!gate.ok()) return gate.status();
+    gate_ = *std::move(gate);
     auto acceptor =
-        Acceptor::Start(std::move(doors), connections_,
+        Acceptor::Start(*std::move(doors), connections_,
                         [lines = std::make_shared<RefusalLog>(options_.log)](
                             Refusal why, const Origin& origin) {
                           lines->Add(why, origin, MonotonicNow());
@@ -232,14 +236,19 @@ class Server::Impl {
 
   // On TCP and on the unix socket. Who connects waits until there is somebody
   // to accept.
-  absl::StatusOr<std::vector<Descriptor>> Listen() {
-    std::vector<Descriptor> listeners;
+  absl::StatusOr<std::vector<Door>> Listen() {
+    std::vector<Door> doors;
     if (options_.port >= 0) {
       auto tcp =
           ListenOnTcp(options_.host, options_.port, options_.keepalive_timeout);
       if (!tcp.ok()) return tcp.status();
       port_ = tcp->port;
-      listeners = std::move(tcp->sockets);
+      for (Descriptor& socket : tcp->sockets) {
+        doors.push_back(
+            {std::move(socket), [this](auto connection, auto& from) {
+               gate_->AddTcp(std::move(connection), from);
+             }});
+      }
     }
     if (!options_.unix_socket.empty()) {
       auto file = UnixSocketFile::Claim(options_.unix_socket);
@@ -247,9 +256,11 @@ class Server::Impl {
       unix_socket_ = *std::move(file);
       auto socket = unix_socket_->Listen(options_.unix_socket_mode);
       if (!socket.ok()) return socket.status();
-      listeners.push_back(*std::move(socket));
+      doors.push_back({*std::move(socket), [this](auto connection, auto& from) {
+                         gate_->AddLocal(std::move(connection), from);
+                       }});
     }
-    return listeners;
+    return doors;
   }
 
   void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_) {
@@ -284,6 +295,9 @@ class Server::Impl {
   int devices_left_ ABSL_GUARDED_BY(health_mutex_) = 0;
   std::unique_ptr<grpc::Server> transport_ ABSL_GUARDED_BY(health_mutex_);
   std::unique_ptr<LingeringClose> lingering_;
+  const std::shared_ptr<GateLog> gate_log_ =
+      std::make_shared<GateLog>(options_.log);
+  std::unique_ptr<Gate> gate_;
   std::unique_ptr<Acceptor> acceptor_;
 
   Mutex drain_mutex_;

@@ -6,6 +6,7 @@
 #include "grpc/compression.h"
 #include "grpc/grpc.h"
 #include "grpcpp/resource_quota.h"
+#include "server/transport_limits.h"
 
 namespace attnd::server {
 namespace {
@@ -45,10 +46,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
       {GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 250},
       // Otherwise a stream that nobody reads yet holds up to 8 MiB.
       {GRPC_ARG_HTTP2_BDP_PROBE, options.long_links ? 1 : 0},
-      // Without the probe clients would send frames of 16 KiB, each of which
-      // costs as much as a large one. Attnd reads them whole
-      // (server/program/frame_reads.h), so each connection may hold one.
-      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 2 << 20},
+      {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes},
   };
   for (const auto& [name, value] : arguments) {
     builder.AddChannelArgument(name, value);

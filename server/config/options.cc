@@ -15,6 +15,37 @@ namespace {
 
 constexpr int64_t kMinMemoryLimit = int64_t{16} << 20;
 
+// Who may listen where, and with which encryption.
+absl::Status ValidateExposure(const ServerOptions& options) {
+  const tls::CredentialFiles& tls = options.tls;
+  if (tls.certificate.empty() != tls.key.empty()) {
+    return tls.key.empty() ? BadOption("--tls_cert", "needs --tls_key")
+                           : BadOption("--tls_key", "needs --tls_cert");
+  }
+  if (!tls.client_ca.empty() && !tls.enabled()) {
+    return BadOption("--tls_client_ca", "needs --tls_cert and --tls_key");
+  }
+  if (tls.enabled() && options.port < 0) {
+    return BadOption("--tls_cert", "is for TCP, which --port=-1 does without");
+  }
+  if (IsLoopback(options.host) || options.allow_insecure_bind) {
+    return absl::OkStatus();
+  }
+  if (!tls.enabled()) {
+    return BadOption("--host",
+                     absl::StrCat(options.host, " is not loopback, and ",
+                                  "traffic is not encrypted without ",
+                                  "--tls_cert; --insecure allows it"));
+  }
+  if (options.metrics_port >= 0) {
+    return BadOption(
+        "--metrics_port",
+        absl::StrCat("metrics are not encrypted, and ", options.host,
+                     " is not loopback; ", "--insecure allows it"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 MemoryShares DivideMemory(int64_t memory_limit_bytes) {
@@ -45,12 +76,8 @@ int ServerOptions::IoThreads() const {
 
 absl::Status ServerOptions::Validate() const {
   if (host.empty()) return BadOption("--host", "must not be empty");
-  if (!IsLoopback(host) && !allow_insecure_bind) {
-    return BadOption("--host",
-                     absl::StrCat(host, " is not loopback, and traffic is ",
-                                  "neither encrypted nor authenticated; ",
-                                  "--insecure allows it"));
-  }
+  absl::Status exposed = ValidateExposure(*this);
+  if (!exposed.ok()) return exposed;
   if (port < 0 && unix_socket.empty()) {
     return BadOption("--port", "-1 needs --unix_socket: nothing to listen on");
   }

@@ -13,18 +13,21 @@
 #include "absl/time/time.h"
 #include "server/region/options.h"
 #include "server/scheduling/options.h"
+#include "server/tls/credentials.h"
 
 namespace attnd::server {
 
 struct ServerOptions {
-  // Where it listens. Loopback unless allow_insecure_bind: there is no
-  // encryption and no authentication yet.
+  // Where it listens. Loopback unless it speaks TLS or allow_insecure_bind.
   std::string host = "127.0.0.1";
   int port = 0;                 // 0: any free one; -1: no TCP
   std::string unix_socket;      // a path; empty: none
   int unix_socket_mode = 0600;  // who may connect to it
   int metrics_port = -1;        // HTTP on `host`; 0: any free one; -1: none
   bool allow_insecure_bind = false;
+  // What TCP is encrypted with, and who may connect; not enabled(): it is in
+  // clear. The unix socket is always.
+  tls::CredentialFiles tls;
 
   // Resident memory stays below this + 64 MiB; see DivideMemory.
   int64_t memory_limit_bytes = int64_t{4} << 30;

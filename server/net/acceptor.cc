@@ -141,7 +141,7 @@ Acceptor::Outcome Acceptor::AcceptOne(const Door& door) {
         table_.Add(accepted.connection.get(), accepted.origin, MonotonicNow());
     if (!refusal.has_value()) {
       hang_ups_.Add(accepted.connection.get());
-      door.hand_over(std::move(accepted.connection));
+      door.hand_over(std::move(accepted.connection), accepted.origin);
     } else if (on_refusal_) {
       on_refusal_(*refusal, accepted.origin);
     }

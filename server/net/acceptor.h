@@ -26,7 +26,7 @@ namespace attnd::server {
 // has ended.
 struct Door {
   Descriptor listener;
-  std::function<void(Descriptor connection)> hand_over;
+  std::function<void(Descriptor connection, const Origin& origin)> hand_over;
 };
 
 // Told of each connection that is refused, on the acceptor's thread, which

@@ -6,7 +6,6 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +17,9 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "server/net/guard.h"
 #include "server/net/socket_identity.h"
+#include "server/net/system_calls.h"
 
 namespace attnd::server {
 namespace {
@@ -33,10 +34,6 @@ struct Everyone {
 Everyone& All() {
   static Everyone* const everyone = new Everyone;
   return *everyone;
-}
-
-int SystemShutdown(int fd, int how) {
-  return static_cast<int>(syscall(SYS_shutdown, fd, how));
 }
 
 // Reads and drops some of what came, and says how that went, as recv() does.
@@ -109,7 +106,7 @@ bool LingeringClose::End(int fd, size_t most) {
   const auto socket = SocketIdentity::Of(connection.get());
   if (!socket.has_value() || !table_.Has(fd, *socket) ||
       !PeerIsThere(connection.get()) ||
-      SystemShutdown(connection.get(), SHUT_WR) != 0) {
+      system_calls::Shutdown(connection.get(), SHUT_WR) != 0) {
     return false;
   }
   const absl::Time now = MonotonicNow();
@@ -186,11 +183,14 @@ void LingeringClose::Look() {
 // As <sys/socket.h> declares it.
 int shutdown(int fd, int how) noexcept {
   using attnd::server::All;
-  if (how == SHUT_RDWR) {
+  auto* const guard = how == SHUT_RDWR ? attnd::server::GuardOf(fd) : nullptr;
+  // A peer whose connection was cut would go on sending for as long as it may.
+  const bool may_linger = guard == nullptr || guard->Goodbye();
+  if (how == SHUT_RDWR && may_linger) {
     const attnd::MutexLock lock(All().mutex);
     for (attnd::server::LingeringClose* closing : All().list) {
       if (closing->End(fd)) return 0;
     }
   }
-  return attnd::server::SystemShutdown(fd, how);
+  return attnd::server::system_calls::Shutdown(fd, how);
 }

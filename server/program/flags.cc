@@ -1,5 +1,6 @@
 #include "server/program/flags.h"
 
+#include <map>
 #include <string>
 #include <variant>
 
@@ -72,6 +73,27 @@ void AddDevice(CLI::App& app, DeviceOptions& devices) {
       ->type_name("DEVICE")
       ->default_str(DeviceFlag(devices))
       ->group("Device");
+}
+
+void AddTlsFlags(CLI::App& app, tls::CredentialFiles& t) {
+  app.add_option("--tls_cert", t.certificate,
+                 "Encrypts TCP: PEM file with the server's certificate and "
+                 "those that lead to a root; read again when it changes")
+      ->group("TLS");
+  app.add_option("--tls_key", t.key, "PEM file with its private key")
+      ->group("TLS");
+  app.add_option("--tls_client_ca", t.client_ca,
+                 "PEM file with the roots of clients' certificates; nobody may "
+                 "connect by TCP without one that leads there")
+      ->group("TLS");
+  app.add_option("--tls_min_version", t.min_version,
+                 "The oldest version that is spoken: 1.2 or 1.3")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, tls::MinVersion>{
+              {"1.2", tls::MinVersion::kTls12},
+              {"1.3", tls::MinVersion::kTls13}}))
+      ->default_str("1.2")
+      ->group("TLS");
 }
 
 void AddRegionFlags(CLI::App& app, RegionOptions& r) {
@@ -194,6 +216,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--insecure", s.allow_insecure_bind,
                "Allow a --host beyond loopback, without encryption")
       ->group("Addresses");
+  AddTlsFlags(app, s.tls);
 
   AddRegionFlags(app, s.regions);
   AddBytes(app, "--memory_limit", s.memory_limit_bytes,

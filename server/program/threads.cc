@@ -48,6 +48,7 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
   needs.at_start +=
       devices * options.scheduler.lanes_per_device + options.IoThreads();
   if (options.metrics_port >= 0) needs.at_start += 1;
+  if (options.tls.enabled()) needs.at_start += 1;
   // Who leases regions, who imports them, and who keeps their memory.
   if (options.regions.enabled()) needs.at_start += 3;
   // Who cuts calls that have come to a halt.

@@ -56,18 +56,30 @@ MetricFamily Count(const char* name, const char* help, double value) {
   return family;
 }
 
+constexpr std::pair<http2::ErrorCode, const char*> kCutCodes[] = {
+    {http2::ErrorCode::kProtocolError, "protocol_error"},
+    {http2::ErrorCode::kFlowControlError, "flow_control_error"},
+    {http2::ErrorCode::kSettingsTimeout, "settings_timeout"},
+    {http2::ErrorCode::kStreamClosed, "stream_closed"},
+    {http2::ErrorCode::kFrameSizeError, "frame_size_error"},
+    {http2::ErrorCode::kCompressionError, "compression_error"},
+    {http2::ErrorCode::kEnhanceYourCalm, "enhance_your_calm"},
+};
+
 }  // namespace
 
 Metrics::Metrics(std::vector<std::string> devices,
                  std::function<SchedulerStats()> stats,
                  std::function<UploadStats()> uploads,
                  std::function<ConnectionStats()> connections,
-                 std::function<RegionStats()> regions)
+                 std::function<RegionStats()> regions,
+                 std::function<GateStats()> gate)
     : devices_(std::move(devices)),
       stats_(std::move(stats)),
       uploads_(std::move(uploads)),
       connections_(std::move(connections)),
-      regions_(std::move(regions)) {
+      regions_(std::move(regions)),
+      gate_(std::move(gate)) {
   auto& calls =
       BuildCounter()
           .Name("attnd_requests_total")
@@ -156,6 +168,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
   std::vector<MetricFamily> families = registry_.Collect();
   AddGauges(families);
   AddConnections(families);
+  AddGate(families);
   AddRegions(families);
   return families;
 }
@@ -218,6 +231,37 @@ void Metrics::AddConnections(std::vector<MetricFamily>& to) const {
     metric.counter.value = static_cast<double>(stats.refused[i]);
   }
   to.push_back(std::move(refused));
+}
+
+void Metrics::AddGate(std::vector<MetricFamily>& to) const {
+  const GateStats stats = gate_();
+  MetricFamily cut{"attnd_cut_connections_total",
+                   "Connections that broke HTTP/2's rules or flooded, by the "
+                   "error that they were told",
+                   MetricType::Counter,
+                   {}};
+  for (const auto& [code, name] : kCutCodes) {
+    auto& metric = cut.metric.emplace_back();
+    metric.label.push_back({"code", name});
+    const auto at = stats.cut.find(code);
+    metric.counter.value =
+        at == stats.cut.end() ? 0 : static_cast<double>(at->second);
+  }
+  to.push_back(std::move(cut));
+  to.push_back(Count("attnd_tls_handshakes_total",
+                     "TLS handshakes that were done",
+                     static_cast<double>(stats.tls_handshakes)));
+  to.push_back(Count("attnd_tls_handshakes_failed_total",
+                     "TLS handshakes that failed or took too long",
+                     static_cast<double>(stats.tls_handshakes_failed)));
+  to.push_back(Count("attnd_tls_renewals_total",
+                     "Times that the certificate, its key or the roots of "
+                     "clients were renewed",
+                     static_cast<double>(stats.tls_renewals)));
+  to.push_back(Count("attnd_tls_ended_connections_total",
+                     "Connections of clients whose certificates have expired, "
+                     "or are not known since a renewal",
+                     static_cast<double>(stats.tls_peers_ended)));
 }
 
 void Metrics::AddRegions(std::vector<MetricFamily>& to) const {

@@ -17,6 +17,7 @@
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
 #include "server/net/connection_table.h"
+#include "server/net/gate_stats.h"
 #include "server/region/region_stats.h"
 #include "server/scheduling/scheduler.h"
 #include "server/work/work.h"
@@ -44,7 +45,8 @@ class Metrics : public prometheus::Collectable {
       std::function<UploadStats()> uploads = [] { return UploadStats(); },
       std::function<ConnectionStats()> connections =
           [] { return ConnectionStats(); },
-      std::function<RegionStats()> regions = [] { return RegionStats(); });
+      std::function<RegionStats()> regions = [] { return RegionStats(); },
+      std::function<GateStats()> gate = [] { return GateStats(); });
 
   // A call has ended, and this is the code that its client got.
   void CallEnded(Method method, absl::StatusCode code, absl::Duration total,
@@ -70,6 +72,7 @@ class Metrics : public prometheus::Collectable {
 
   void AddGauges(std::vector<prometheus::MetricFamily>& to) const;
   void AddConnections(std::vector<prometheus::MetricFamily>& to) const;
+  void AddGate(std::vector<prometheus::MetricFamily>& to) const;
   void AddRegions(std::vector<prometheus::MetricFamily>& to) const;
 
   const std::vector<std::string> devices_;
@@ -77,6 +80,7 @@ class Metrics : public prometheus::Collectable {
   const std::function<UploadStats()> uploads_;
   const std::function<ConnectionStats()> connections_;
   const std::function<RegionStats()> regions_;
+  const std::function<GateStats()> gate_;
   prometheus::Registry registry_;
   std::array<PerMethod, kMethods> methods_;
   prometheus::Histogram* batch_requests_;

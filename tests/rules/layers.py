@@ -36,6 +36,7 @@ LEVELS = (
     ('server/execution',),
     ('server/scheduling',),
     ('server/transfer',),
+    ('server/http2', 'server/tls'),
     ('server/net',),
     ('server/region',),
     ('server/config',),

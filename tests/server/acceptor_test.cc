@@ -104,8 +104,8 @@ class AcceptorTest : public ::testing::Test {
     acceptor_ = *std::move(acceptor);
   }
   // To this test, which keeps it.
-  std::function<void(Descriptor)> HandOver() {
-    return [this](Descriptor fd) {
+  std::function<void(Descriptor, const Origin&)> HandOver() {
+    return [this](Descriptor fd, const Origin&) {
       MutexLock lock(mutex_);
       kept_.push_back(std::move(fd));
       // Whoever hears of it finds it kept.

@@ -1,0 +1,53 @@
+#ifndef ATTND_SERVER_TELEMETRY_GATE_LOG_H_
+#define ATTND_SERVER_TELEMETRY_GATE_LOG_H_
+
+// What is counted and logged of connections on their way to gRPC.
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/mutex.h"
+#include "server/net/gate_stats.h"
+#include "server/net/guarded_connection.h"
+#include "server/net/origin.h"
+#include "server/telemetry/line_limit.h"
+
+namespace attnd::server {
+
+// A line each of what peers cause, as long as they are few: those that
+// LineLimit leaves out are counted by the next one. Thread-safe.
+class GateLog {
+ public:
+  // `write` gets the lines; empty: nobody does.
+  explicit GateLog(std::function<void(absl::string_view line)> write)
+      : write_(std::move(write)) {}
+
+  void WasCut(const Cut& cut, const Origin& origin);
+  void HandshakeDone();
+  void HandshakeFailed(absl::string_view why, const Origin& origin);
+  // `renewed` is what CredentialsWatch::Look says; so many connections were
+  // ended for it.
+  void Renewed(const absl::Status& renewed, int ended);
+  void PeersExpired(int ended);
+
+  GateStats stats() const;
+  // Nothing is written from now on; connections may outlive who reads it.
+  void Close();
+
+ private:
+  void Write(absl::string_view line, LineLimit::Place place)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable Mutex mutex_;
+  std::function<void(absl::string_view line)> write_ ABSL_GUARDED_BY(mutex_);
+  GateStats stats_ ABSL_GUARDED_BY(mutex_);
+  LineLimit limit_ ABSL_GUARDED_BY(mutex_);
+  int64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace attnd::server
+
+#endif  // ATTND_SERVER_TELEMETRY_GATE_LOG_H_
