@@ -27,6 +27,12 @@ constexpr Budget kOthers(400, 100);
 constexpr double kUpdatesPerFrame = 2;
 constexpr double kBytesPerUpdate = 256;
 
+// Streams before the server's SETTINGS are acknowledged: clients of gRPC wait
+// for these before their first call.
+size_t MostUnacknowledged(const InspectorOptions& options) {
+  return static_cast<size_t>(std::min(options.max_streams, 500));
+}
+
 Violation Flood(absl::string_view what) {
   return {ErrorCode::kEnhanceYourCalm, what};
 }
@@ -170,7 +176,7 @@ std::optional<Violation> Inspector::BeginHeaders(const Frame& frame) {
   switch (streams_.StateOf(frame.stream)) {
     case StreamLedger::State::kIdle:
       // Once the limit is acknowledged gRPC sees to it.
-      if (owed_ > 0 && streams_.open() >= options_.max_streams) {
+      if (owed_ > 0 && streams_.open() >= MostUnacknowledged(options_)) {
         return Flood("more streams than may be");
       }
       streams_.Open(frame.stream, now_);

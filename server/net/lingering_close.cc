@@ -43,6 +43,15 @@ ssize_t Drop(int fd) {
   return recv(fd, dropped.data(), dropped.size(), MSG_DONTWAIT);
 }
 
+// Has the system reset the connection as soon as it is closed. A peer that
+// sends and does not read could otherwise wait for a window until it asks for
+// one.
+void Abort(int fd) {
+  const linger at_once = {1, 0};
+  system_calls::Setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once,
+                           sizeof(at_once));
+}
+
 // The bytes that were sent and that the peer's system does not have yet.
 int Untaken(int fd) {
   int bytes = 0;
@@ -112,8 +121,15 @@ bool LingeringClose::End(int fd, size_t most) {
   const absl::Time now = MonotonicNow();
   const int untaken = Untaken(connection.get());
   MutexLock lock(mutex_);
+  // gRPC may end a connection twice.
+  if (std::any_of(
+          lingering_.begin(), lingering_.end(),
+          [&](const Lingering& one) { return one.socket == *socket; })) {
+    return true;
+  }
   if (lingering_.size() >= most) lingering_.erase(lingering_.begin());
   lingering_.push_back({.connection = std::move(connection),
+                        .socket = *socket,
                         .until = now + longest_,
                         .untaken = untaken,
                         .moved = now});
@@ -173,7 +189,10 @@ void LingeringClose::Look() {
       one.moved = now;
     }
     one.dropped += std::max<ssize_t>(dropped, 0);
-    return over || one.until <= now || one.dropped > kMostDropped;
+    if (over) return true;
+    if (one.until > now && one.dropped <= kMostDropped) return false;
+    Abort(fd);
+    return true;
   });
   if (lingering_.empty()) none_.NotifyAll();
 }

@@ -28,6 +28,7 @@
 #include "base/descriptor.h"
 #include "base/mutex.h"
 #include "server/net/connection_table.h"
+#include "server/net/socket_identity.h"
 
 namespace attnd::server {
 
@@ -63,6 +64,7 @@ class LingeringClose {
  private:
   struct Lingering {
     Descriptor connection;
+    SocketIdentity socket;
     absl::Time until;
     int64_t dropped = 0;  // bytes that came
     int untaken = 0;      // bytes of ours that the peer's system does not have

@@ -352,7 +352,7 @@ TEST_F(InspectorTest, BoundsStreamsBeforeTheLimitIsAcknowledged) {
   Send(FrameOf(kSettings, 0, 0));
   ASSERT_EQ(Receive(absl::StrCat(kPreface, FrameOf(kSettings, 0, 0))),
             ErrorCode::kNoError);
-  EXPECT_EQ(Flood([](uint32_t i) { return Request(2 * i + 1); }), 1025);
+  EXPECT_EQ(Flood([](uint32_t i) { return Request(2 * i + 1); }), 501);
 }
 
 TEST_F(InspectorTest, StreamsThatEndedLeaveRoom) {
