@@ -6,8 +6,10 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/errno_of_connect.h"
+#include "client/connection_error.h"
 #include "grpc/grpc.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/create_channel_posix.h"
@@ -21,8 +23,14 @@ int Milliseconds(absl::Duration duration) {
       absl::ToInt64Milliseconds(duration), 1, std::numeric_limits<int>::max()));
 }
 
-grpc::ChannelArguments Arguments(const ClientOptions& options, int index) {
+grpc::ChannelArguments Arguments(const ClientOptions& options,
+                                 const Credentials& credentials, int index) {
   grpc::ChannelArguments args;
+  if (!credentials.server_name().empty()) {
+    args.SetSslTargetNameOverride(credentials.server_name());
+  }
+  // The environment may name one, even for this host.
+  if (credentials.stays_on_host()) args.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   // Distinct arguments and pools of their own: connections are not shared.
   args.SetInt("attnd.connection", index);
   args.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -52,29 +60,76 @@ grpc::ChannelArguments Arguments(const ClientOptions& options, int index) {
   return args;
 }
 
+// Of gRPC's two kinds of TLS these say more of what went wrong: which name a
+// certificate lacks, where grpc::experimental::TlsCredentials only say that the
+// check failed. Neither reloads as it should: what those have for it takes a
+// certificate without its key, and then no handshake succeeds. So a channel
+// keeps what it was made with, and what is renewed gets a channel of its own.
+// Both take TLS 1.2 and 1.3 alone.
+std::shared_ptr<grpc::ChannelCredentials> ChannelCredentialsOf(
+    const Credentials::Tls* tls) {
+  if (tls == nullptr) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = tls->authorities;
+  options.pem_cert_chain = tls->certificate;
+  options.pem_private_key = tls->key;
+  return grpc::SslCredentials(options);
+}
+
 }  // namespace
 
+// As metadata of the call: gRPC's call credentials go over TLS alone, while a
+// token may also go to a unix socket.
+void Connection::Identify(grpc::ClientContext& context) const {
+  if (const auto value = credentials_->authorization()) {
+    context.AddMetadata("authorization", *value);
+  }
+}
+
+absl::Status Connection::Explain(const absl::Status& status) const {
+  if (status.ok()) return status;
+  absl::Status explained = status;
+  if (socket_ == nullptr) {
+    const bool tls = tls_ != nullptr;
+    explained = ExplainConnectionError(
+        status, {.tls = tls, .has_certificate = tls && !tls_->key.empty()});
+  }
+  // A server that does not know the caller, or no connection: what the files
+  // hold now might have helped.
+  if (!absl::IsUnauthenticated(status) && explained == status) return status;
+  const absl::Status renewal = credentials_->renewal();
+  if (renewal.ok()) return explained;
+  return WithNote(explained, absl::StrCat("what has been renewed is not used: ",
+                                          renewal.message()));
+}
+
 ConnectionSlot::ConnectionSlot(const std::string& target,
-                               const ClientOptions& options, int index,
-                               Executor* executor)
+                               const ClientOptions& options,
+                               std::shared_ptr<const Credentials> credentials,
+                               int index, Executor* executor)
     : target_(target),
-      arguments_(Arguments(options, index)),
+      credentials_(std::move(credentials)),
+      arguments_(Arguments(options, *credentials_, index)),
       executor_(executor) {
   if (UnixSocket::Names(target)) return;  // connects on first use
   KeepErrnoOfConnect();
-  connection_ = std::make_shared<Connection>(
-      grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(),
-                                arguments_),
-      nullptr);
+  connection_ = ConnectOverTcp(credentials_->tls());
 }
 
 absl::StatusOr<std::shared_ptr<Connection>> ConnectionSlot::Get() {
   MutexLock lock(mutex_);
-  if (connection_ != nullptr && connection_->usable()) {
+  const auto tls = credentials_->tls();
+  if (connection_ != nullptr && connection_->usable() &&
+      connection_->tls() == tls) {
     replaced_.reset();
     return connection_;
   }
-  auto fresh = ConnectToSocket();
+  absl::StatusOr<std::shared_ptr<Connection>> fresh;
+  if (UnixSocket::Names(target_)) {
+    fresh = ConnectToSocket();
+  } else {
+    fresh = ConnectOverTcp(tls);
+  }
   if (fresh.ok()) replaced_ = std::exchange(connection_, *fresh);
   return fresh;
 }
@@ -85,6 +140,14 @@ StreamQueue& ConnectionSlot::queue() {
   return *queue_;
 }
 
+std::shared_ptr<Connection> ConnectionSlot::ConnectOverTcp(
+    std::shared_ptr<const Credentials::Tls> tls) const {
+  auto channel = grpc::CreateCustomChannel(
+      target_, ChannelCredentialsOf(tls.get()), arguments_);
+  return Own(std::make_unique<Connection>(std::move(channel), nullptr,
+                                          credentials_, std::move(tls)));
+}
+
 absl::StatusOr<std::shared_ptr<Connection>> ConnectionSlot::ConnectToSocket()
     const {
   auto socket = UnixSocket::Connect(target_);
@@ -93,10 +156,16 @@ absl::StatusOr<std::shared_ptr<Connection>> ConnectionSlot::ConnectToSocket()
   if (!fd.ok()) return fd.status();
   auto channel =
       grpc::CreateCustomInsecureChannelFromFd("localhost", *fd, arguments_);
+  return Own(std::make_unique<Connection>(
+      std::move(channel), *std::move(socket), credentials_, nullptr));
+}
+
+std::shared_ptr<Connection> ConnectionSlot::Own(
+    std::unique_ptr<Connection> connection) const {
+  if (executor_ == nullptr) return connection;
   return std::shared_ptr<Connection>(
-      new Connection(std::move(channel), *std::move(socket)),
-      [executor = executor_](Connection* connection) {
-        executor->Post([connection] { delete connection; });
+      connection.release(), [executor = executor_](Connection* unused) {
+        executor->Post([unused] { delete unused; });
       });
 }
 

@@ -8,15 +8,18 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "attnd/client.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "client/credentials.h"
 #include "client/executor.h"
 #include "client/stream_queue.h"
 #include "client/unix_socket.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -31,13 +34,27 @@ class Connection {
  public:
   using Stub = grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-  // `socket` is null for a TCP address.
+  // `socket` is null for a TCP address, and `tls` where nothing is encrypted.
   Connection(std::shared_ptr<grpc::Channel> channel,
-             std::shared_ptr<UnixSocket> socket)
-      : stub_(std::move(channel)), socket_(std::move(socket)) {}
+             std::shared_ptr<UnixSocket> socket,
+             std::shared_ptr<const Credentials> credentials,
+             std::shared_ptr<const Credentials::Tls> tls)
+      : stub_(std::move(channel)),
+        socket_(std::move(socket)),
+        credentials_(std::move(credentials)),
+        tls_(std::move(tls)) {}
 
   Stub& stub() { return stub_; }
   const std::shared_ptr<UnixSocket>& socket() const { return socket_; }
+
+  // What it was made with.
+  const std::shared_ptr<const Credentials::Tls>& tls() const { return tls_; }
+
+  // Says who calls, in the metadata of a call over it.
+  void Identify(grpc::ClientContext& context) const;
+  // A call's status as its caller is to have it: of a connection that could not
+  // be made it says what to check.
+  absl::Status Explain(const absl::Status& status) const;
 
   // Whether it has not been used for a while; it is from now on. Between calls
   // perhaps nobody looks at the network.
@@ -61,20 +78,25 @@ class Connection {
 
   Stub stub_;
   const std::shared_ptr<UnixSocket> socket_;
+  const std::shared_ptr<const Credentials> credentials_;
+  const std::shared_ptr<const Credentials::Tls> tls_;
   std::atomic<bool> retired_{false};
   std::atomic<int64_t> last_used_ns_{0};
 };
 
-// One of a client's connections, replaced when it is no longer usable, and the
-// queue for streams over it. Thread-safe. Its streams must have ended before it
-// does, and it ends on no thread of theirs.
+// One of a client's connections, replaced when it is no longer usable or what
+// it was made with has been renewed, and the queue for streams over it.
+// Thread-safe. Its streams must have ended before it does, and it ends on no
+// thread of theirs.
 class ConnectionSlot {
  public:
-  // `index` tells a client's connections apart. Channels to unix sockets are
-  // destroyed on `executor`, which may be null for TCP: whoever lets go of the
-  // last reference may be a thread of gRPC's, which must not wait for itself.
+  // `index` tells a client's connections apart. Channels that are replaced are
+  // destroyed on `executor`, which may be null where none is: whoever lets go
+  // of the last reference may be a thread of gRPC's, which must not wait for
+  // itself.
   ConnectionSlot(const std::string& target, const ClientOptions& options,
-                 int index, Executor* executor);
+                 std::shared_ptr<const Credentials> credentials, int index,
+                 Executor* executor);
 
   // Does not block. UNAVAILABLE: no server on that unix socket.
   absl::StatusOr<std::shared_ptr<Connection>> Get();
@@ -84,9 +106,13 @@ class ConnectionSlot {
   StreamQueue& queue();
 
  private:
+  std::shared_ptr<Connection> ConnectOverTcp(
+      std::shared_ptr<const Credentials::Tls> tls) const;
   absl::StatusOr<std::shared_ptr<Connection>> ConnectToSocket() const;
+  std::shared_ptr<Connection> Own(std::unique_ptr<Connection> connection) const;
 
   const std::string target_;
+  const std::shared_ptr<const Credentials> credentials_;
   const grpc::ChannelArguments arguments_;
   Executor* const executor_;
   Mutex mutex_;

@@ -171,6 +171,7 @@ absl::Time GrpcAttempt::due() const {
 std::shared_ptr<grpc::ClientContext> GrpcAttempt::MakeContext(int64_t bytes) {
   auto context = std::make_shared<grpc::ClientContext>();
   context->AddMetadata(wire::kRequestBytesKey, absl::StrCat(bytes));
+  connection_->Identify(*context);
   MutexLock lock(mutex_);
   if (deadline_ != absl::InfiniteFuture()) {
     context->set_deadline(wire::ToGrpcDeadline(deadline_));
@@ -197,7 +198,7 @@ void GrpcAttempt::OnStatus(const grpc::Status& status) {
   if (status.ok()) {
     result_ = std::make_unique<GrpcResponse>(response_);
   } else {
-    result_ = wire::FromGrpcStatus(status);
+    result_ = connection_->Explain(wire::FromGrpcStatus(status));
   }
   if (status.error_code() == grpc::UNAVAILABLE) connection_->Retire();
   connection_.reset();

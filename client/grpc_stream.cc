@@ -36,6 +36,7 @@ void GrpcStream::Start(const std::vector<wire::Piece>& pieces) {
   }
   Fill(pieces);
   context->AddMetadata(wire::kRequestBytesKey, absl::StrCat(request_.Length()));
+  connection_->Identify(*context);
   // The metadata goes with the first message: otherwise that would have to wait
   // until the metadata, an operation of its own, has gone.
   context->set_initial_metadata_corked(true);
@@ -95,7 +96,7 @@ void GrpcStream::OnWritten(bool ok) {
 void GrpcStream::OnClosed(bool /*ok*/) { Leave(); }
 
 void GrpcStream::OnStatus(bool /*ok*/) {
-  status_ = wire::FromGrpcStatus(grpc_status_);
+  status_ = connection_->Explain(wire::FromGrpcStatus(grpc_status_));
   if (grpc_status_.error_code() == grpc::UNAVAILABLE) connection_->Retire();
   connection_.reset();
   call_.reset();

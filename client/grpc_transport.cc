@@ -31,19 +31,24 @@ class GrpcOpenedCall final : public OpenedCall {
 }  // namespace
 
 GrpcTransport::GrpcTransport(const std::string& target,
-                             const ClientOptions& options)
+                             const ClientOptions& options,
+                             std::shared_ptr<Credentials> credentials)
     : busy_poll_(options.busy_poll) {
   // Keeps gRPC up until the process ends. Otherwise the last channel to go
   // shuts it down, which after a write that got stuck takes up to 10 s.
   [[maybe_unused]] static const bool initialized = (grpc_init(), true);
-  if (UnixSocket::Names(target)) {
+  const bool on_unix_socket = UnixSocket::Names(target);
+  if (on_unix_socket || credentials->renewable()) {
     executor_ = std::make_unique<ThreadExecutor>(1);
+  }
+  if (credentials->renewable()) KeepRenewed(credentials, *executor_);
+  if (on_unix_socket) {
     watchdog_ =
         std::make_unique<Watchdog>(*executor_, options.keepalive_timeout);
   }
   for (int i = 0; i < options.connections; ++i) {
-    slots_.push_back(
-        std::make_unique<ConnectionSlot>(target, options, i, executor_.get()));
+    slots_.push_back(std::make_unique<ConnectionSlot>(
+        target, options, credentials, i, executor_.get()));
   }
 }
 

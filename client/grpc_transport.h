@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "attnd/client.h"
 #include "client/connection.h"
+#include "client/credentials.h"
 #include "client/executor.h"
 #include "client/grpc_attempt.h"
 #include "client/transport.h"
@@ -28,7 +29,9 @@ namespace attnd::client {
 // that, over a unix socket a thread of this class.
 class GrpcTransport final : public Transport {
  public:
-  GrpcTransport(const std::string& target, const ClientOptions& options);
+  // `options` are valid, and `credentials` theirs for `target`.
+  GrpcTransport(const std::string& target, const ClientOptions& options,
+                std::shared_ptr<Credentials> credentials);
 
   std::function<void()> Start(const std::string& method,
                               const std::vector<wire::Piece>& pieces,
@@ -54,8 +57,9 @@ class GrpcTransport final : public Transport {
   absl::StatusOr<std::shared_ptr<GrpcAttempt>> NewAttempt(absl::Time deadline);
 
   const absl::Duration busy_poll_;
-  // The first two are null for a TCP address. The slots' connections are
-  // destroyed on the executor, and it ends before the watchdog that it runs.
+  // The first is null for a TCP address; the second for one for which nothing
+  // will be renewed, too. The slots' connections are destroyed on the executor,
+  // and it ends before the watchdog that it runs.
   std::unique_ptr<Watchdog> watchdog_;
   std::unique_ptr<ThreadExecutor> executor_;
   std::vector<std::unique_ptr<ConnectionSlot>> slots_;

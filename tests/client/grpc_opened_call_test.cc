@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "client/credentials.h"
 #include "client/grpc_transport.h"
 #include "proto/wire/grpc_status.h"
 #include "proto/wire/metadata.h"
@@ -110,7 +111,8 @@ class GrpcOpenedCallTest : public ::testing::Test {
 
   std::unique_ptr<OpenedCall> Open(absl::Duration timeout = kHangLimit,
                                    const ClientOptions& options = {}) {
-    transport_ = std::make_unique<GrpcTransport>(target_, options);
+    transport_ = std::make_unique<GrpcTransport>(
+        target_, options, *Credentials::Load(target_, options));
     return transport_->Open(kMethod, kMostBytes, MonotonicNow() + timeout);
   }
   // The answer, or the status.

@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
+#include "client/credentials.h"
 #include "client/grpc_transport.h"
 #include "tests/hang_limit.h"
 #include "tests/notification.h"
@@ -161,7 +162,8 @@ class GrpcStreamTest : public ::testing::TestWithParam<bool> {
   std::unique_ptr<GrpcTransport> Connect(int connections) const {
     ClientOptions options;
     options.connections = connections;
-    return std::make_unique<GrpcTransport>(target_, options);
+    return std::make_unique<GrpcTransport>(
+        target_, options, *Credentials::Load(target_, options));
   }
 
   EchoService service_;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #include "attnd/client.h"
 #include "proto/wire/status.h"
@@ -38,6 +39,57 @@ TEST(ClientOptionsTest, DefaultsAreValidAndBadValuesAreNamed) {
   refused([](O& o) { o.connections = 0; }, "connections");
   refused([](O& o) { o.executor_threads = 1000; }, "executor_threads");
   refused([](O& o) { o.busy_poll = -absl::Microseconds(1); }, "busy_poll");
+}
+
+TEST(ClientOptionsTest, OptionsOfTlsThatDoNotFitTogetherAreNamed) {
+  const auto refused = [](auto change, const char* field) {
+    ClientOptions options;
+    options.tls.enabled = true;
+    change(options.tls);
+    const absl::Status status = options.Validate();
+    ASSERT_EQ(wire::FieldViolations(status).size(), 1) << field;
+    EXPECT_EQ(wire::FieldViolations(status)[0].field, field);
+  };
+  using T = TlsOptions;
+  refused([](T& t) { t = {.ca_file = "ca"}; }, "tls.enabled");
+  refused([](T& t) { t = {.server_name = "a"}; }, "tls.enabled");
+  refused([](T& t) { t = {.system_roots = false}; }, "tls.enabled");
+  refused([](T& t) { t.ca_file = t.ca_pem = "ca"; }, "tls.ca_pem");
+  refused([](T& t) { t.system_roots = false; }, "tls.ca_file");
+  refused([](T& t) { t.certificate_file = "c"; }, "tls.key_file");
+  refused([](T& t) { t.key_pem = "k"; }, "tls.certificate_file");
+  refused(
+      [](T& t) { t.certificate_file = t.certificate_pem = t.key_file = "c"; },
+      "tls.certificate_pem");
+  refused([](T& t) { t.certificate_file = t.key_file = t.key_pem = "k"; },
+          "tls.key_pem");
+  refused([](T& t) { t.server_name = "a b"; }, "tls.server_name");
+  refused([](T& t) { t.server_name = "https://a"; }, "tls.server_name");
+  refused([](T& t) { t.server_name = std::string(254, 'a'); },
+          "tls.server_name");
+  ClientOptions good;
+  good.tls = {.enabled = true,
+              .ca_file = "ca",
+              .system_roots = false,
+              .certificate_file = "c",
+              .key_pem = "k",
+              .server_name = "10.0.0.1"};
+  EXPECT_TRUE(good.Validate().ok()) << good.Validate();
+}
+
+TEST(ClientOptionsTest, ATokenIsOneAndIsNotShown) {
+  ClientOptions options;
+  options.token = "a secret";
+  absl::Status status = options.Validate();
+  ASSERT_EQ(wire::FieldViolations(status).size(), 1) << status;
+  EXPECT_EQ(wire::FieldViolations(status)[0].field, "token");
+  EXPECT_EQ(status.message().find("secret"), absl::string_view::npos);
+  options.token = "secret";
+  EXPECT_TRUE(options.Validate().ok());
+  options.token_file = "file";
+  status = options.Validate();
+  ASSERT_EQ(wire::FieldViolations(status).size(), 1) << status;
+  EXPECT_EQ(wire::FieldViolations(status)[0].field, "token_file");
 }
 
 }  // namespace

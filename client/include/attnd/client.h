@@ -27,6 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "attnd/tls.h"
 
 namespace attnd::client {
 
@@ -199,6 +200,21 @@ struct ServerInfo {
 };
 
 struct ClientOptions {
+  // Security. Without these anyone between the two ends of a TCP connection
+  // reads and changes what passes, and the server knows an address alone.
+  TlsOptions tls;
+  // What the server knows the caller by: a token of printable ASCII without
+  // spaces, of 4096 bytes at most, or a regular file that has one, space and
+  // ends of lines around it aside. Each call says it ("authorization: Bearer
+  // ..."). A file that is replaced counts for the calls that begin two seconds
+  // later; one that is no good leaves the token as it was. At most one of the
+  // two.
+  std::string token;
+  std::string token_file;
+  // Create refuses a token that would cross a network without TLS: to any
+  // target but a unix socket, an address of loopback and "localhost". True:
+  // it may.
+  bool insecure_token = false;
   // Behaviour.
   // The largest message accepted, and the largest unary request sent. What an
   // Exchange sends has at most 4 MiB, whatever the tensors have; it asks for
@@ -249,14 +265,17 @@ struct ClientOptions {
 // would have to travel, or in no region where all must (kRegion), or an enum
 // holds none of its values, FAILED_PRECONDITION when such a tensor's region is
 // no longer leased, UNIMPLEMENTED when they are too large for all that the
-// server can do, DEADLINE_EXCEEDED, CANCELLED, INTERNAL (naming the field) when
-// a response does not fit the memory given for it.
+// server can do, UNAVAILABLE when there is no connection to be had, which says
+// what to check where TLS is the cause, DEADLINE_EXCEEDED, CANCELLED, INTERNAL
+// (naming the field) when a response does not fit the memory given for it.
 class Client {
  public:
   using Callback = std::function<void(absl::StatusOr<Report>)>;
 
   // Connects on first use. `target` as gRPC writes them: "host:port",
-  // "unix:/path", "unix-abstract:name". INVALID_ARGUMENT: bad options.
+  // "unix:/path", "unix-abstract:name". INVALID_ARGUMENT, naming the option:
+  // bad ones, also together with the target, or a file that they name that
+  // cannot be read or does not hold what it should.
   static absl::StatusOr<std::unique_ptr<Client>> Create(
       const std::string& target, const ClientOptions& options = {});
   virtual ~Client() = default;

@@ -1,0 +1,210 @@
+// TLS over real ports: who is trusted, and what a user reads when nobody is.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/descriptor.h"
+#include "tests/client/tls_server.h"
+
+namespace attnd::client {
+namespace {
+
+using ::attnd::testing::Identity;
+using ::attnd::testing::Issue;
+using ::attnd::testing::KeyKind;
+using ::attnd::testing::MakeAuthority;
+using ::attnd::testing::MakeIntermediate;
+using ::attnd::testing::SelfSigned;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kNotAccepted[] =
+    "the server's certificate was not accepted: either no authority (CA) that "
+    "the client trusts has signed it, or it is not valid at this time";
+
+class GrpcTlsTest : public ::testing::Test {
+ protected:
+  static testing::CertificateOptions ForLoopback() {
+    return {.dns = {"localhost"}, .ips = {"127.0.0.1"}};
+  }
+  // A client that trusts `ca`, and shows `own` if there is one.
+  static ClientOptions Trusting(const Identity& ca, const Identity& own = {}) {
+    ClientOptions options = OneAttempt();
+    options.tls.enabled = true;
+    options.tls.ca_pem = ca.chain;
+    options.tls.certificate_pem = own.chain;
+    options.tls.key_pem = own.key;
+    return options;
+  }
+  static void ExpectUnavailable(const absl::Status& status,
+                                const std::string& lead) {
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+    EXPECT_THAT(std::string(status.message()), StartsWith(lead));
+  }
+
+  const Identity ca_ = MakeAuthority("test CA");
+  const Identity foreign_ca_ = MakeAuthority("foreign CA");
+};
+
+TEST_F(GrpcTlsTest, AServerThatAnAuthoritySignedIsTrusted) {
+  for (const KeyKind kind : {KeyKind::kEcP256, KeyKind::kRsa2048}) {
+    testing::CertificateOptions certificate = ForLoopback();
+    certificate.key = kind;
+    TlsServer server(Issue(ca_, certificate));
+    for (const char* host : {"127.0.0.1", "localhost"}) {
+      const absl::Status status =
+          Call(absl::StrCat(host, ":", server.port()), Trusting(ca_));
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+  TlsServer behind(Issue(MakeIntermediate(ca_, "between"), ForLoopback()));
+  EXPECT_TRUE(Call(behind.address(), Trusting(ca_)).ok());
+}
+
+TEST_F(GrpcTlsTest, TensorsGoOverTlsOnEveryConnection) {
+  TlsServer server(Issue(ca_, ForLoopback()));
+  ClientOptions options = Trusting(ca_);
+  options.connections = 3;
+  const auto client = Client::Create(server.address(), options);
+  ASSERT_TRUE(client.ok()) << client.status();
+  for (int i = 0; i < 6; ++i) {
+    SmallForward forward;
+    const auto report = (*client)->Forward(forward.call, {testing::kHangLimit});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(forward.o, forward.q);
+  }
+}
+
+TEST_F(GrpcTlsTest, AServerWhomNobodyKnowsIsRefused) {
+  TlsServer self_signed(SelfSigned(ForLoopback()));
+  ExpectUnavailable(Call(self_signed.address(), Trusting(ca_)), kNotAccepted);
+  TlsServer foreign(Issue(foreign_ca_, ForLoopback()));
+  ExpectUnavailable(Call(foreign.address(), Trusting(ca_)), kNotAccepted);
+  EXPECT_TRUE(foreign.seen().empty());
+  // Nor does the system.
+  ClientOptions system = OneAttempt();
+  system.tls.enabled = true;
+  ExpectUnavailable(Call(foreign.address(), system), kNotAccepted);
+}
+
+TEST_F(GrpcTlsTest, ACertificateOutOfItsTimeIsRefused) {
+  testing::CertificateOptions certificate = ForLoopback();
+  certificate.starts = -absl::Hours(2);
+  certificate.ends = -absl::Hours(1);
+  TlsServer expired(Issue(ca_, certificate));
+  ExpectUnavailable(Call(expired.address(), Trusting(ca_)), kNotAccepted);
+  certificate.starts = absl::Hours(1);
+  certificate.ends = absl::Hours(2);
+  TlsServer early(Issue(ca_, certificate));
+  ExpectUnavailable(Call(early.address(), Trusting(ca_)), kNotAccepted);
+}
+
+TEST_F(GrpcTlsTest, ACertificateForAnotherNameIsRefusedUnlessThatIsExpected) {
+  TlsServer server(Issue(ca_, {.dns = {"other.test"}}));
+  ClientOptions options = Trusting(ca_);
+  const absl::Status status = Call(server.address(), options);
+  ExpectUnavailable(status, "the server's certificate is for another name");
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("Peer name 127.0.0.1 is not in peer certificate"));
+  options.tls.server_name = "other.test";
+  EXPECT_TRUE(Call(server.address(), options).ok());
+  options.tls.server_name = "third.test";
+  ExpectUnavailable(Call(server.address(), options),
+                    "the server's certificate is for another name");
+}
+
+TEST_F(GrpcTlsTest, TlsToAServerWithoutItSaysSo) {
+  TlsServer plain;
+  ExpectUnavailable(Call(plain.address(), Trusting(ca_)),
+                    "what answered does not speak TLS");
+}
+
+TEST_F(GrpcTlsTest, NoTlsToAServerWithItAsksForIt) {
+  TlsServer server(Issue(ca_, ForLoopback()));
+  ExpectUnavailable(Call(server.address(), OneAttempt()),
+                    "the server closed the connection at once; does it expect "
+                    "TLS, or take no more connections?");
+}
+
+TEST_F(GrpcTlsTest, AClientsCertificateReachesTheServer) {
+  TlsServer server(Issue(ca_, ForLoopback()), ca_.chain);
+  const Identity direct = Issue(ca_, {.common_name = "direct"});
+  const Identity between = Issue(MakeIntermediate(ca_, "between"),
+                                 {.common_name = "through another"});
+  for (const Identity& own : {direct, between}) {
+    const absl::Status status = Call(server.address(), Trusting(ca_, own));
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  ASSERT_EQ(server.seen().size(), 2);
+  EXPECT_EQ(server.seen()[0].common_name, "direct");
+  EXPECT_EQ(server.seen()[1].common_name, "through another");
+}
+
+TEST_F(GrpcTlsTest, AServerThatWantsACertificateHangsUp) {
+  TlsServer server(Issue(ca_, ForLoopback()), ca_.chain);
+  ExpectUnavailable(Call(server.address(), Trusting(ca_)),
+                    "the server closed the connection once it was encrypted; "
+                    "does it require a certificate of the client");
+  const Identity foreign = Issue(foreign_ca_, {});
+  const Identity expired =
+      Issue(ca_, {.starts = -absl::Hours(2), .ends = -absl::Hours(1)});
+  for (const Identity& own : {foreign, expired, SelfSigned({})}) {
+    ExpectUnavailable(Call(server.address(), Trusting(ca_, own)),
+                      "the server closed the connection once it was encrypted; "
+                      "does it refuse the client's certificate");
+  }
+  EXPECT_TRUE(server.seen().empty());
+}
+
+TEST_F(GrpcTlsTest, NobodyThereIsNoMatterOfTls) {
+  std::string address;
+  {
+    TlsServer gone;
+    address = gone.address();
+  }
+  const absl::Status status = Call(address, Trusting(ca_));
+  ExpectUnavailable(status, "failed to connect to all addresses");
+}
+
+// What a client offers: TLS 1.3 and 1.2, and nothing before them.
+TEST_F(GrpcTlsTest, NothingOlderThanTls12IsOffered) {
+  const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(listener.get(), any, size), 0);
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  ASSERT_EQ(getsockname(listener.get(), any, &size), 0);
+  std::string hello;
+  std::thread server([&] {
+    const Descriptor peer(accept(listener.get(), nullptr, nullptr));
+    // The record's header says how long it is.
+    std::string bytes(16384, '\0');
+    while (hello.size() < 5 ||
+           hello.size() < 5 + static_cast<uint8_t>(hello[3]) * 256 +
+                              static_cast<uint8_t>(hello[4])) {
+      const ssize_t n = recv(peer.get(), bytes.data(), bytes.size(), 0);
+      if (n <= 0) break;
+      hello.append(bytes, 0, n);
+    }
+  });
+  const absl::Status status =
+      Call(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), Trusting(ca_));
+  server.join();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  // The extension supported_versions, and all that it lists.
+  EXPECT_THAT(hello, HasSubstr(std::string("\x00\x2b\x00\x05\x04"
+                                           "\x03\x04\x03\x03",
+                                           9)));
+}
+
+}  // namespace
+}  // namespace attnd::client
