@@ -80,6 +80,7 @@ void AddServerFlags(ServerFlags& flags, CLI::App& app) {
       ->capture_default_str()
       ->group("Server");
   app.add_flag("--json", flags.json, "print JSON")->group("Server");
+  flags.credentials.Add(app, "Security");
 }
 
 void AddAttentionFlags(RequestFlags& flags, CLI::App& app) {

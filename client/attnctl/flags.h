@@ -7,6 +7,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/time/time.h"
 #include "attnd/client.h"
+#include "client/credential_flags.h"
 #include "client/region_memory.h"
 
 namespace attnd::client {
@@ -16,6 +17,7 @@ struct ServerFlags {
   std::string timeout = "60s";
   bool json = false;
   std::string service;  // health only
+  CredentialFlags credentials;
 };
 
 // Names of files, and how to compute. What a command lacks stays empty.

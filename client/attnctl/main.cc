@@ -11,6 +11,7 @@
 #include "client/attnctl/flags.h"
 #include "client/attnctl/placed_request.h"
 #include "client/attnctl/print.h"
+#include "client/credential_flags.h"
 #include "client/whole_file.h"
 #include "proto/wire/grpc_process.h"
 
@@ -98,8 +99,11 @@ int Run(const std::string& command, const Flags& flags) {
   }
   ClientOptions client_options;
   client_options.connections = flags.request.connections;
+  flags.server.credentials.Apply(client_options);
   const auto client = Client::Create(flags.server.server, client_options);
-  if (!client.ok()) return Fail(client.status(), flags.server.json, kBadInput);
+  if (!client.ok()) {
+    return Fail(NameFlag(client.status()), flags.server.json, kBadInput);
+  }
   if (command == "info") return RunInfo(**client, flags.server, options);
   if (command == "health") return RunHealth(**client, flags.server, options);
   return RunRequest(command == "forward", **client, flags, options);

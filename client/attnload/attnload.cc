@@ -25,6 +25,7 @@
 #include "client/attnload/range.h"
 #include "client/attnload/report.h"
 #include "client/attnload/shape.h"
+#include "client/credential_flags.h"
 #include "client/region_memory.h"
 #include "client/whole_file.h"
 #include "proto/wire/grpc_process.h"
@@ -41,6 +42,7 @@ struct Flags {
   std::string priority = "normal";
   std::string transport = "auto";
   client::TransportFlags regions;
+  client::CredentialFlags credentials;
   std::string json;
   int connections = 1;
   int attempts = 1;
@@ -124,6 +126,7 @@ void AddFlags(CLI::App& app, Flags& f) {
   app.add_option("--seed", f.load.seed, "Of data, mix and arrival times")
       ->capture_default_str();
   app.add_option("--json", f.json, "Also write results here; - is stdout");
+  f.credentials.Add(app, "Security");
   app.footer(
       "A shape is parts joined by ':', in any order, with @weight last:\n"
       "  forward|backward  f32|f16|bf16  bBATCH  sLEN or sQ/KV  hHEADS or "
@@ -317,8 +320,9 @@ int Run(Flags flags) {
   client::ClientOptions client_options;
   client_options.connections = flags.connections;
   client_options.max_attempts = flags.attempts;
+  flags.credentials.Apply(client_options);
   auto client = client::Client::Create(flags.target, client_options);
-  if (!client.ok()) return Fail(2, client.status());
+  if (!client.ok()) return Fail(2, client::NameFlag(client.status()));
   client::CallOptions call;
   call.timeout = absl::Seconds(flags.timeout_s);
   absl::StatusOr<client::ServerInfo> info = (*client)->GetServerInfo(call);
