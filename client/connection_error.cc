@@ -16,7 +16,8 @@ constexpr absl::string_view kNoConnection =
 bool HungUp(absl::string_view message) {
   return absl::StrContains(message, "Socket closed") ||
          absl::StrContains(message, "Connection reset by peer") ||
-         absl::StrContains(message, "Broken pipe");
+         absl::StrContains(message, "Broken pipe") ||
+         absl::StrContains(message, "FD shutdown");
 }
 
 absl::string_view WithoutTls(absl::string_view message) {
@@ -47,6 +48,9 @@ absl::string_view WithTls(absl::string_view message, bool has_certificate) {
     return "the server's certificate is for another name; connect by a name "
            "that it has, or tell the client which to expect";
   }
+  if (absl::StrContains(message, "missing selected ALPN property")) {
+    return "the server speaks TLS, but not HTTP/2";
+  }
   if (absl::StrContains(message, "wrong version number") ||
       absl::StrContains(message, "http request")) {
     return "what answered does not speak TLS";
@@ -55,13 +59,14 @@ absl::string_view WithTls(absl::string_view message, bool has_certificate) {
     return "the server speaks no version of TLS from 1.2 on";
   }
   if (absl::StrContains(message, " alert ")) return AfterAlert(message);
-  // With TLS 1.3 a client is done before the server looks at its certificate.
+  // With TLS 1.3 a client is done before the server looks at its certificate,
+  // and gRPC does not tell whether it was.
   if (HungUp(message)) {
     return has_certificate
-               ? "the server closed the connection once it was encrypted; does "
+               ? "the server closed the connection; does "
                  "it refuse the client's certificate, or take no more "
                  "connections?"
-               : "the server closed the connection once it was encrypted; does "
+               : "the server closed the connection; does "
                  "it require a certificate of the client, or take no more "
                  "connections?";
   }

@@ -32,7 +32,7 @@ class GrpcOpenedCall final : public OpenedCall {
 
 GrpcTransport::GrpcTransport(const std::string& target,
                              const ClientOptions& options,
-                             std::shared_ptr<Credentials> credentials)
+                             const std::shared_ptr<Credentials>& credentials)
     : busy_poll_(options.busy_poll) {
   // Keeps gRPC up until the process ends. Otherwise the last channel to go
   // shuts it down, which after a write that got stuck takes up to 10 s.

@@ -31,7 +31,7 @@ class GrpcTransport final : public Transport {
  public:
   // `options` are valid, and `credentials` theirs for `target`.
   GrpcTransport(const std::string& target, const ClientOptions& options,
-                std::shared_ptr<Credentials> credentials);
+                const std::shared_ptr<Credentials>& credentials);
 
   std::function<void()> Start(const std::string& method,
                               const std::vector<wire::Piece>& pieces,

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/client/tls_server.h"
 #include "tests/integration/process.h"
@@ -102,8 +105,31 @@ TEST_F(GrpcTlsRenewalTest, TornPairsAndGarbageLeaveWhatWasGood) {
   EXPECT_TRUE(EventuallyCallsAs("second"));
 }
 
-// The connection that there is stays encrypted by the old certificate; calls
-// over it are not cut.
+// Calls over the old connections are not cut.
+TEST_F(GrpcTlsRenewalTest, CallsUnderWayOutliveRenewals) {
+  options_.connections = 2;
+  Connect();
+  std::atomic<bool> enough{false};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([this, &enough] {
+      while (!enough) {
+        SmallForward forward;
+        const auto report =
+            client_->Forward(forward.call, {testing::kHangLimit});
+        EXPECT_TRUE(report.ok()) << report.status();
+        EXPECT_EQ(forward.o, forward.q);
+      }
+    });
+  }
+  for (const char* name : {"second", "third"}) {
+    WriteIdentity(Named(name), folder_.File("client"));
+    EXPECT_TRUE(EventuallyCallsAs(name));
+  }
+  enough = true;
+  for (std::thread& caller : callers) caller.join();
+}
+
 TEST_F(GrpcTlsRenewalTest, EveryConnectionIsRenewed) {
   options_.connections = 3;
   Connect();

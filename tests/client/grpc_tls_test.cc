@@ -2,14 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <string>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "base/descriptor.h"
+#include "tests/client/raw_tls_server.h"
 #include "tests/client/tls_server.h"
 
 namespace attnd::client {
@@ -149,15 +148,15 @@ TEST_F(GrpcTlsTest, AClientsCertificateReachesTheServer) {
 TEST_F(GrpcTlsTest, AServerThatWantsACertificateHangsUp) {
   TlsServer server(Issue(ca_, ForLoopback()), ca_.chain);
   ExpectUnavailable(Call(server.address(), Trusting(ca_)),
-                    "the server closed the connection once it was encrypted; "
-                    "does it require a certificate of the client");
+                    "the server closed the connection; does it require a "
+                    "certificate of the client");
   const Identity foreign = Issue(foreign_ca_, {});
   const Identity expired =
       Issue(ca_, {.starts = -absl::Hours(2), .ends = -absl::Hours(1)});
   for (const Identity& own : {foreign, expired, SelfSigned({})}) {
     ExpectUnavailable(Call(server.address(), Trusting(ca_, own)),
-                      "the server closed the connection once it was encrypted; "
-                      "does it refuse the client's certificate");
+                      "the server closed the connection; does it refuse the "
+                      "client's certificate");
   }
   EXPECT_TRUE(server.seen().empty());
 }
@@ -174,36 +173,61 @@ TEST_F(GrpcTlsTest, NobodyThereIsNoMatterOfTls) {
 
 // What a client offers: TLS 1.3 and 1.2, and nothing before them.
 TEST_F(GrpcTlsTest, NothingOlderThanTls12IsOffered) {
-  const Descriptor listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(bind(listener.get(), any, size), 0);
-  ASSERT_EQ(listen(listener.get(), 1), 0);
-  ASSERT_EQ(getsockname(listener.get(), any, &size), 0);
   std::string hello;
-  std::thread server([&] {
-    const Descriptor peer(accept(listener.get(), nullptr, nullptr));
-    // The record's header says how long it is.
-    std::string bytes(16384, '\0');
-    while (hello.size() < 5 ||
-           hello.size() < 5 + static_cast<uint8_t>(hello[3]) * 256 +
-                              static_cast<uint8_t>(hello[4])) {
-      const ssize_t n = recv(peer.get(), bytes.data(), bytes.size(), 0);
-      if (n <= 0) break;
-      hello.append(bytes, 0, n);
-    }
-  });
-  const absl::Status status =
-      Call(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), Trusting(ca_));
-  server.join();
-  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  {
+    OneConnection server([&hello](int fd) {
+      // The record's header says how long it is.
+      std::string bytes(16384, '\0');
+      while (hello.size() < 5 ||
+             hello.size() < 5 + static_cast<uint8_t>(hello[3]) * 256 +
+                                static_cast<uint8_t>(hello[4])) {
+        const ssize_t n = recv(fd, bytes.data(), bytes.size(), 0);
+        if (n <= 0) break;
+        hello.append(bytes, 0, n);
+      }
+    });
+    ExpectUnavailable(Call(server.address(), Trusting(ca_)),
+                      "the server closed the connection; ");
+  }
   // The extension supported_versions, and all that it lists.
   EXPECT_THAT(hello, HasSubstr(std::string("\x00\x2b\x00\x05\x04"
                                            "\x03\x04\x03\x03",
                                            9)));
+}
+
+TEST_F(GrpcTlsTest, AServerOfOlderVersionsSaysSo) {
+  OneConnection server(
+      ShakeHands(Issue(ca_, ForLoopback()), [](SSL_CTX& context) {
+        // Signatures by SHA-1, as these versions have, are below other levels.
+        SSL_CTX_set_security_level(&context, 0);
+        EXPECT_EQ(SSL_CTX_set_min_proto_version(&context, TLS1_VERSION), 1);
+        EXPECT_EQ(SSL_CTX_set_max_proto_version(&context, TLS1_1_VERSION), 1);
+      }));
+  ExpectUnavailable(Call(server.address(), Trusting(ca_)),
+                    "the server speaks no version of TLS from 1.2 on");
+}
+
+TEST_F(GrpcTlsTest, AServerOfSomethingElseOverTlsSaysSo) {
+  OneConnection server(ShakeHands(Issue(ca_, ForLoopback()), [](SSL_CTX&) {}));
+  ExpectUnavailable(Call(server.address(), Trusting(ca_)),
+                    "the server speaks TLS, but not HTTP/2");
+}
+
+// With TLS 1.2 a server looks at the client's certificate before the handshake
+// is over, and can say what it thinks of it.
+TEST_F(GrpcTlsTest, AServerOfTls12TellsThatItWantsAnotherCertificate) {
+  const auto demand = [](SSL_CTX& context) {
+    EXPECT_EQ(SSL_CTX_set_max_proto_version(&context, TLS1_2_VERSION), 1);
+    SSL_CTX_set_verify(
+        &context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  };
+  const Identity identity = Issue(ca_, ForLoopback());
+  for (const Identity& own : {Identity(), SelfSigned({})}) {
+    OneConnection server(ShakeHands(identity, demand));
+    ExpectUnavailable(Call(server.address(), Trusting(ca_, own)),
+                      "the server refused the TLS handshake; does it require a "
+                      "certificate of the client, or another one?");
+  }
 }
 
 }  // namespace
