@@ -246,6 +246,23 @@ absl::Status CheckEverFits(const Footprint& footprint,
   return footprint.too_large;
 }
 
+absl::Status CheckEverAllowed(const Footprint& footprint,
+                              const ClientQuota& quota) {
+  if (quota.queue_flops > 0 && footprint.flops > quota.queue_flops) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the request costs ", footprint.flops, " FLOPs, more than the ",
+        quota.queue_flops,
+        " that the client may have in the queue (--max_client_queue_flops)"));
+  }
+  if (quota.queue_bytes > 0 && footprint.bytes() > quota.queue_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request takes ", footprint.bytes(),
+                     " bytes, more than the ", quota.queue_bytes,
+                     " that the client may hold (--max_client_queue_bytes)"));
+  }
+  return absl::OkStatus();
+}
+
 bool MayRunHere(const Footprint& footprint, const SchedulerOptions& options) {
   return footprint.key.options.algorithm == Algorithm::kAuto &&
          footprint.flops <= options.run_here_flops &&

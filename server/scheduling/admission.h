@@ -55,6 +55,9 @@ absl::StatusOr<Footprint> Measure(const Request& request,
 // device.
 absl::Status CheckEverFits(const Footprint& footprint,
                            const SchedulerOptions& options);
+// The same, when its client may not have so much even alone.
+absl::Status CheckEverAllowed(const Footprint& footprint,
+                              const ClientQuota& quota);
 
 // Whether it may run on the thread that submits it: see
 // SchedulerOptions::run_here_flops.

@@ -46,7 +46,7 @@ void FairQueue::Take(const Pending* request, double cost) {
   Erase(flow, request);
   // A flow whose requests no free lane could take lags behind: time only grows.
   virtual_time_ = std::max(virtual_time_, flow.start);
-  flow.start += cost;
+  flow.start += cost / request->shares;
   flow.turn = ++turns_;
   Place(flow);
   while (!idle_.empty() && ((*idle_.begin())->start <= virtual_time_ ||
@@ -57,12 +57,12 @@ void FairQueue::Take(const Pending* request, double cost) {
   }
 }
 
-void FairQueue::GiveBack(const std::string& client, double cost) {
-  auto found = flows_.find(client);
+void FairQueue::GiveBack(const Pending& request, double cost) {
+  auto found = flows_.find(request.client);
   if (found == flows_.end()) return;
   Flow& flow = *found->second;
   (flow.lines.empty() ? idle_ : active_).erase(&flow);
-  flow.start = std::max(flow.start - cost, virtual_time_);
+  flow.start = std::max(flow.start - cost / request.shares, virtual_time_);
   Place(flow);
 }
 

@@ -5,7 +5,8 @@
 // fair queueing (Goyal, Vin and Cheng, 1996). Each client's next request has a
 // start tag; the smallest runs next, and its cost moves the client's tag. A
 // client that was idle starts at the virtual time, the tag of what ran last: it
-// has saved up nothing, and a client that leaves and returns still owes.
+// has saved up nothing, and a client that leaves and returns still owes. A
+// client with more than one share has its tag moved by so much less.
 
 #include <cstdint>
 #include <memory>
@@ -39,6 +40,7 @@ struct Pending {
   uint64_t id = 0;  // grows with every admission, and every return
   Priority priority = Priority::kNormal;
   std::string client;
+  double shares = 1;  // of its client, beside others' one each
   GroupKey key;
   double flops = 0;
   int64_t bytes = 0;  // in and out
@@ -58,12 +60,14 @@ class FairQueue {
   void Add(const Pending* request);
   // `request`, which is in the queue, leaves without having run.
   void Remove(const Pending* request);
-  // `request`, which is in the queue, runs: its client pays `cost`.
+  // `request`, which is in the queue, runs: its client pays `cost`, by its
+  // shares.
   void Take(const Pending* request, double cost);
 
-  // A request of `client` ran that has cost so much less than was paid. What
-  // has been forgotten is not owed any more, and credit there is none.
-  void GiveBack(const std::string& client, double cost);
+  // `request`, which is not in the queue, ran and has cost so much less than
+  // was paid. What has been forgotten is not owed any more, and credit there is
+  // none.
+  void GiveBack(const Pending& request, double cost);
 
   // What should run next among requests that `accept` takes; null if none.
   // `accept` sees only the oldest request of each client and kind, as those of

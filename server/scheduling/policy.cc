@@ -22,7 +22,7 @@ Kind Policy::Sized(Kind kind, double flops, int64_t bytes) const {
 void Policy::PutBack(Pending request) {
   Class& c = ClassOf(request);
   c.start = std::max(c.start - request.flops / c.weight, virtual_time_);
-  c.queue.GiveBack(request.client, request.flops);
+  c.queue.GiveBack(request, request.flops);
   request.paused = true;
   Add(std::move(request));
 }

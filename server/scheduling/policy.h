@@ -6,7 +6,8 @@
 //
 //   priorities   shares of 16 : 4 : 1 by cost while all have work, by the same
 //                tags as clients (fair_queue.h): none starves
-//   clients      equal shares by cost within a priority
+//   clients      equal shares by cost within a priority, or so many times
+//                another's as they have been given
 //   requests     in order of admission within a client, except that a lane for
 //                small requests, or of another device, passes over what it
 //                cannot take

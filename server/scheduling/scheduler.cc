@@ -13,6 +13,8 @@ constexpr absl::string_view kShuttingDown = "the server is shutting down";
 // whose tensors take one in so many.
 constexpr int64_t kKeptForSmall = 8, kSmall = 64;
 constexpr absl::string_view kNoMemory = "no memory now";
+constexpr absl::string_view kClientBytes =
+    "the client's limit of memory (--max_client_queue_bytes) is reached";
 
 }  // namespace
 
@@ -60,9 +62,9 @@ absl::StatusOr<Reservation> Scheduler::Admit(const Work& work) {
       Measure(*work.request, devices_.backends(),
               PlacementOf(work, devices_.share_host_memory()));
   if (!footprint.ok()) return footprint.status();
-  if (absl::Status status = CheckEverFits(*footprint, options_); !status.ok()) {
-    return status;
-  }
+  absl::Status fits = CheckEverFits(*footprint, options_);
+  if (fits.ok()) fits = CheckEverAllowed(*footprint, work.quota);
+  if (!fits.ok()) return fits;
   Reservation reservation;
   reservation.footprint_ = *std::move(footprint);
   reservation.client_ = work.client;
@@ -75,7 +77,7 @@ absl::StatusOr<Reservation> Scheduler::Admit(const Work& work) {
     if (draining_) status = absl::UnavailableError(kShuttingDown);
     status.Update(
         CheckServes(reservation.footprint_.devices, work.deadline, now));
-    if (status.ok()) status = MakeRoom(reservation);
+    if (status.ok()) status = MakeRoom(work.quota, reservation);
   }
   CompleteExpired(std::move(expired));
   if (!status.ok()) return status;
@@ -95,9 +97,20 @@ absl::Status Scheduler::CheckServes(uint64_t devices, absl::Time deadline,
   return absl::OkStatus();
 }
 
-absl::Status Scheduler::MakeRoom(Reservation& reservation) {
+absl::Status Scheduler::MakeRoom(const ClientQuota& quota,
+                                 Reservation& reservation) {
   const Footprint& footprint = reservation.footprint_;
-  absl::Status room = queue_.TakePlace(reservation.client_, footprint.flops);
+  absl::Status room;
+  if (quota.queue_bytes > 0 && account_->held_bytes(reservation.client_) >
+                                   quota.queue_bytes - footprint.bytes()) {
+    ++refused_by_client_bytes_;
+    room = absl::ResourceExhaustedError(kClientBytes);
+  }
+  if (room.ok()) {
+    room = queue_.TakePlace(reservation.client_, footprint.flops,
+                            quota.queue_flops);
+    if (room.message() == WorkQueue::kClientFlops) ++refused_by_client_flops_;
+  }
   if (room.ok()) {
     // The last of the memory is for small requests: they would wait for large
     // ones to end otherwise, though a lane is free for them.
@@ -322,6 +335,8 @@ SchedulerStats Scheduler::stats() const {
   stats.queued_requests = queue_.requests();
   stats.queued_flops = queue_.flops();
   stats.running_requests = in_flight_ - queue_.requests();
+  stats.refused_by_client_bytes = refused_by_client_bytes_;
+  stats.refused_by_client_flops = refused_by_client_flops_;
   for (int device = 0; device < devices_.size(); ++device) {
     stats.device_in_service.push_back((roster_.in_service() >> device & 1) !=
                                       0);

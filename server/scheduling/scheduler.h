@@ -46,6 +46,8 @@ struct SchedulerStats {
   int64_t running_requests = 0;
   int64_t account_bytes = 0;
   int64_t account_limit_bytes = 0;
+  // Refused since the start, as their clients had what a client may have.
+  int64_t refused_by_client_bytes = 0, refused_by_client_flops = 0;
   std::vector<bool> device_in_service;  // by device
 };
 
@@ -65,10 +67,12 @@ class Scheduler final : private LaneFeeder {
 
   // Makes room for `work`, some of whose inputs need not be here yet: the bytes
   // it takes on the account, and a place in the queue, so that what has been
-  // sent is not refused for want of one. Looks at its request, client, deadline
-  // and devices, and at which of its tensors are in regions. Never blocks.
-  //   INVALID_ARGUMENT    could never fit (memory or FLOPs limit)
-  //   RESOURCE_EXHAUSTED  queue or memory full now; carries RetryInfo
+  // sent is not refused for want of one. Looks at its request, client, quota,
+  // deadline and devices, and at which of its tensors are in regions. Never
+  // blocks.
+  //   INVALID_ARGUMENT    could never fit (memory or FLOPs limit, or its quota)
+  //   RESOURCE_EXHAUSTED  queue or memory full now, or its client has what it
+  //                       may have; carries RetryInfo
   //   UNIMPLEMENTED       valid, but no device has a kernel for it
   //   UNAVAILABLE         draining, or no device is in service
   //   DEADLINE_EXCEEDED   the deadline has passed
@@ -130,7 +134,7 @@ class Scheduler final : private LaneFeeder {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Unreserve() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Charges the reservation's bytes and takes its place. RESOURCE_EXHAUSTED.
-  absl::Status MakeRoom(Reservation& reservation)
+  absl::Status MakeRoom(const ClientQuota& quota, Reservation& reservation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Queues the work. UNAVAILABLE, DEADLINE_EXCEEDED or CANCELLED.
   absl::Status Enqueue(Reservation& reservation, const WorkPtr& work)
@@ -188,6 +192,8 @@ class Scheduler final : private LaneFeeder {
   // Submitted, and its `done` has not returned.
   int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;  // admitted, not submitted
+  int64_t refused_by_client_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t refused_by_client_flops_ ABSL_GUARDED_BY(mutex_) = 0;
   Condition all_done_;  // none is in flight or reserved
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;  // the deadline has passed

@@ -24,7 +24,11 @@ WorkQueue::WorkQueue(const SchedulerOptions& options)
       request_shares_(static_cast<double>(options.max_queue_requests)),
       flops_shares_(options.max_queue_flops) {}
 
-absl::Status WorkQueue::TakePlace(const std::string& client, double flops) {
+absl::Status WorkQueue::TakePlace(const std::string& client, double flops,
+                                  double most_flops) {
+  if (most_flops > 0 && flops_shares_.Of(client) + flops > most_flops) {
+    return absl::ResourceExhaustedError(kClientFlops);
+  }
   if (policy_.requests() + places_ >= max_requests_ ||
       !request_shares_.MayAdd(client)) {
     return absl::ResourceExhaustedError("too many requests wait");
@@ -84,6 +88,7 @@ Pending WorkQueue::Describe(const Work& work) {
   pending.id = work.id;
   pending.priority = work.priority;
   pending.client = work.client;
+  pending.shares = work.quota.shares;
   pending.flops = work.cost_flops;
   pending.bytes = work.cost_bytes;
   pending.admitted = work.admitted;

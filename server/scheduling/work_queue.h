@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "server/execution/group_run.h"
 #include "server/scheduling/admission.h"
@@ -34,8 +35,13 @@ class WorkQueue {
 
   // Keeps a place for a request of `flops` from `client`, which counts as if it
   // waited here, until it is added or GiveUpPlace is called.
-  // RESOURCE_EXHAUSTED, without a retry delay: there is no room now.
-  absl::Status TakePlace(const std::string& client, double flops);
+  // RESOURCE_EXHAUSTED, without a retry delay: there is no room now, or
+  // (kClientFlops) more than `most_flops` of the client would wait; 0: no such
+  // limit.
+  static constexpr absl::string_view kClientFlops =
+      "the client's limit of queued work (--max_client_queue_flops) is reached";
+  absl::Status TakePlace(const std::string& client, double flops,
+                         double most_flops = 0);
   void GiveUpPlace(const std::string& client, double flops);
   // Queues `work`, whose place was taken, for `devices` (bit d: device d), and
   // gives it its id.

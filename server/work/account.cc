@@ -28,6 +28,11 @@ int64_t Account::held_bytes() const {
   return held_bytes_;
 }
 
+int64_t Account::held_bytes(const std::string& client) const {
+  MutexLock lock(mutex_);
+  return static_cast<int64_t>(shares_.Of(client));
+}
+
 void Account::Release(const std::string& client, int64_t bytes) {
   MutexLock lock(mutex_);
   shares_.Remove(client, static_cast<double>(bytes));

@@ -52,6 +52,7 @@ class Account : public std::enable_shared_from_this<Account> {
 
   int64_t limit_bytes() const { return limit_bytes_; }
   int64_t held_bytes() const;
+  int64_t held_bytes(const std::string& client) const;
 
  private:
   friend class Charge;

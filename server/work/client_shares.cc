@@ -8,6 +8,11 @@ bool ClientShares::MayAdd(const std::string& client) const {
          found->second.amount <= kShare * (limit_ - held_);
 }
 
+double ClientShares::Of(const std::string& client) const {
+  auto found = clients_.find(client);
+  return found == clients_.end() ? 0 : found->second.amount;
+}
+
 void ClientShares::Add(const std::string& client, double amount) {
   Held& held = clients_[client];
   ++held.entries;

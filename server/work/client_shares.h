@@ -26,6 +26,8 @@ class ClientShares {
   void Add(const std::string& client, double amount);
   // What was added before.
   void Remove(const std::string& client, double amount);
+  // What `client` holds.
+  double Of(const std::string& client) const;
 
  private:
   struct Held {

@@ -19,6 +19,7 @@
 #include "kernels/backend.h"
 #include "kernels/plan_kind.h"
 #include "kernels/request.h"
+#include "server/work/client_quota.h"
 #include "server/work/output_pool.h"
 #include "server/work/region.h"
 #include "server/work/tensor_source.h"
@@ -70,6 +71,7 @@ struct Work {
   absl::AnyInvocable<void()> under_way;
   Priority priority = Priority::kNormal;
   std::string client;  // whose fair share this counts against
+  ClientQuota quota;   // and what that client may have
   absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
   // Called exactly once after a successful Submit, on a lane's thread, one
   // that submits, cancels or drains; must not block. Errors: what the backend

@@ -21,6 +21,9 @@ TEST(AccountTest, HoldsWhatIsChargedUntilTheChargeGoes) {
   EXPECT_EQ(a->bytes(), 60);
   EXPECT_EQ(account->held_bytes(), 60);
   auto b = account->TryCharge("b", 40);
+  EXPECT_EQ(account->held_bytes("a"), 60);
+  EXPECT_EQ(account->held_bytes("b"), 40);
+  EXPECT_EQ(account->held_bytes("c"), 0);
   ASSERT_THAT(b, NotNull());
   EXPECT_EQ(account->held_bytes(), account->limit_bytes());
   a.reset();

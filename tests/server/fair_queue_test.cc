@@ -58,6 +58,23 @@ TEST(FairQueueTest, SaturatingClientsGetEqualSharesByCostWhateverTheyAskFor) {
   }
 }
 
+TEST(FairQueueTest, WhoHasMoreSharesGetsSoMuchMore) {
+  for (int batch : {1, 16}) {
+    PolicyOptions options;
+    options.max_batch_requests = batch;
+    PolicyTester t(options);
+    std::vector<PolicyTester::Spec> backlog;
+    for (int i = 0; i < 64; ++i) backlog.push_back({"one", 3e8});
+    for (int i = 0; i < 20; ++i) {
+      backlog.push_back({.client = "three", .flops = 1e8, .shares = 3});
+      backlog.push_back({.client = "half", .flops = 9e8, .shares = 0.5});
+    }
+    auto served = Saturate(t, 5000, backlog, &PolicyTester::Spec::client);
+    EXPECT_NEAR(served["three"] / served["one"], 3, 0.3);
+    EXPECT_NEAR(served["half"] / served["one"], 0.5, 0.05);
+  }
+}
+
 TEST(FairQueueTest, PrioritiesShareSixteenToFourToOne) {
   PolicyTester t(NoGroups());
   std::vector<PolicyTester::Spec> backlog;

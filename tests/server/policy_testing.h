@@ -37,11 +37,13 @@ class PolicyTester {
     absl::Time admitted = kNow;
     absl::Time deadline = absl::InfiniteFuture();
     int64_t bytes = 0;
+    double shares = 1;
   };
   uint64_t Add(const Spec& spec) {
     Pending p;
     p.id = ++last_id;
     p.client = spec.client;
+    p.shares = spec.shares;
     p.flops = spec.flops;
     p.bytes = spec.bytes;
     p.priority = spec.priority;

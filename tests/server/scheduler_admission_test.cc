@@ -114,6 +114,54 @@ TEST(SchedulerAdmissionTest, AFullQueueSaysWhenToRetry) {
   EXPECT_EQ(refused.AwaitStatus(), absl::OkStatus());
 }
 
+TEST(SchedulerAdmissionTest, AClientsOwnLimitsHoldWhateverRoomThereIs) {
+  ManualBackend backend;
+  auto scheduler = MakeScheduler(OneLane(), {&backend});
+  TestWork running({}), a({}), more({}), other({.client = "other"});
+  ASSERT_EQ(scheduler->Submit(running.work()), absl::OkStatus());
+  backend.Await();
+  const int64_t bytes = scheduler->stats().account_bytes;
+  for (TestWork* test : {&a, &more, &other}) {
+    test->work()->quota.queue_bytes = 2 * bytes;
+  }
+  ASSERT_EQ(scheduler->Submit(a.work()), absl::OkStatus());
+  const double flops = scheduler->stats().queued_flops;
+  const absl::Status by_bytes = scheduler->Submit(more.work());
+  ExpectRetry(by_bytes);
+  EXPECT_THAT(by_bytes.message(), HasSubstr("--max_client_queue_bytes"));
+  EXPECT_FALSE(Scheduler::LacksMemory(by_bytes)) << "nothing is to wait for it";
+  more.work()->quota = {.queue_flops = 1.5 * flops};
+  const absl::Status by_flops = scheduler->Submit(more.work());
+  ExpectRetry(by_flops);
+  EXPECT_THAT(by_flops.message(), HasSubstr("--max_client_queue_flops"));
+  EXPECT_EQ(scheduler->stats().refused_by_client_bytes, 1);
+  EXPECT_EQ(scheduler->stats().refused_by_client_flops, 1);
+  EXPECT_EQ(scheduler->stats().account_bytes, 2 * bytes);
+  // Another's, and one more in place of what has left.
+  EXPECT_EQ(scheduler->Submit(other.work()), absl::OkStatus());
+  backend.FinishAll();
+  for (TestWork* test : {&running, &a, &other}) {
+    EXPECT_EQ(test->AwaitStatus(), absl::OkStatus());
+  }
+  EXPECT_EQ(scheduler->Submit(more.work()), absl::OkStatus());
+  EXPECT_EQ(more.AwaitStatus(), absl::OkStatus());
+}
+
+TEST(SchedulerAdmissionTest, RefusesForeverWhatExceedsAClientsOwnLimit) {
+  IdentityBackend backend;
+  auto scheduler = MakeScheduler(OneLane(), {&backend});
+  TestWork test({});
+  test.work()->quota.queue_bytes = 1;
+  absl::Status status = scheduler->Submit(test.work());
+  EXPECT_EQ(status.code(), kInvalid);
+  EXPECT_THAT(status.message(), HasSubstr("--max_client_queue_bytes"));
+  test.work()->quota = {.queue_flops = 1};
+  status = scheduler->Submit(test.work());
+  EXPECT_EQ(status.code(), kInvalid);
+  EXPECT_THAT(status.message(), HasSubstr("--max_client_queue_flops"));
+  EXPECT_EQ(scheduler->stats().account_bytes, 0);
+}
+
 TEST(SchedulerAdmissionTest, TooManyFlopsInTheQueueSayWhenToRetry) {
   ManualBackend backend;
   SchedulerOptions options = OneLane();

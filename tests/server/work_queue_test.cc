@@ -95,6 +95,17 @@ TEST(WorkQueue, HasRoomForSoManyRequestsAndSoMuchWork) {
   EXPECT_EQ(queue.TakePlace("c", 40), absl::OkStatus());
 }
 
+TEST(WorkQueue, AClientMayHaveALimitOfItsOwn) {
+  WorkQueue queue({});
+  EXPECT_EQ(queue.TakePlace("a", 60, /*most_flops=*/100), absl::OkStatus());
+  EXPECT_EQ(queue.TakePlace("a", 41, 100),
+            absl::ResourceExhaustedError(WorkQueue::kClientFlops));
+  EXPECT_EQ(queue.TakePlace("b", 41, 100), absl::OkStatus());
+  EXPECT_EQ(queue.TakePlace("a", 40, 100), absl::OkStatus());
+  queue.GiveUpPlace("a", 60);
+  EXPECT_EQ(queue.TakePlace("a", 60, 100), absl::OkStatus());
+}
+
 TEST(WorkQueue, PlacesCountAmongWhatAClientHolds) {
   SchedulerOptions options;
   options.max_queue_requests = 18;
