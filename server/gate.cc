@@ -8,51 +8,47 @@
 
 namespace attnd::server {
 
-absl::StatusOr<std::unique_ptr<Gate>> Gate::Start(
-    const ServerOptions& options, std::shared_ptr<GateLog> log,
-    std::function<void(Descriptor)> hand_over) {
-  std::unique_ptr<Gate> gate(
-      new Gate(options, std::move(log), std::move(hand_over)));
+absl::StatusOr<std::unique_ptr<Gate>> Gate::Start(const ServerOptions& options,
+                                                  GateParts parts) {
+  std::unique_ptr<Gate> gate(new Gate(options, std::move(parts)));
   if (!options.tls.enabled()) return gate;
   const absl::Status status = gate->StartTls(options);
   if (!status.ok()) return status;
   return gate;
 }
 
-Gate::Gate(const ServerOptions& options, std::shared_ptr<GateLog> log,
-           std::function<void(Descriptor)> hand_over)
-    : hand_over_(std::move(hand_over)),
+Gate::Gate(const ServerOptions& options, GateParts parts)
+    : parts_(std::move(parts)),
       inspector_{.max_streams = options.max_streams_per_connection,
                  .max_header_list_bytes = options.max_metadata_bytes,
                  .max_frame_bytes = kMaxFrameBytes,
-                 .settings_time = options.header_time},
-      log_(std::move(log)) {}
+                 .settings_time = options.header_time} {}
 
 Gate::~Gate() {
   tls_ = nullptr;
-  log_->Close();
+  parts_.log->Close();
 }
 
 absl::Status Gate::StartTls(const ServerOptions& options) {
   auto credentials = tls::CredentialsWatch::Start(options.tls);
   if (!credentials.ok()) return credentials.status();
   credentials_ = *std::move(credentials);
-  TlsDoorParts parts;
-  parts.credentials = credentials_.get();
-  parts.handshake_time = options.header_time;
-  parts.on_ready = [this](Descriptor connection,
-                          std::unique_ptr<tls::TlsStream> tls,
-                          const Origin& origin) {
-    log_->HandshakeDone();
+  TlsDoorParts door_parts;
+  door_parts.credentials = credentials_.get();
+  door_parts.handshake_time = options.header_time;
+  door_parts.on_ready = [this](Descriptor connection,
+                               std::unique_ptr<tls::TlsStream> tls,
+                               const Origin& origin) {
+    parts_.log->HandshakeDone();
     Pass(std::move(connection), std::move(tls), origin);
   };
-  parts.on_failure = [this](absl::string_view why, const Origin& origin) {
-    log_->HandshakeFailed(why, origin);
+  door_parts.on_failure = [this](absl::string_view why, const Origin& origin) {
+    parts_.log->HandshakeFailed(why, origin);
   };
-  parts.on_second = [this](const std::optional<absl::Status>& renewed) {
+  door_parts.on_second = [this](const std::optional<absl::Status>& renewed) {
     EndPeers(renewed);
   };
-  auto door = TlsDoor::Start(std::move(parts));
+  auto door = TlsDoor::Start(std::move(door_parts));
   if (!door.ok()) return door.status();
   tls_ = *std::move(door);
   return absl::OkStatus();
@@ -72,7 +68,7 @@ void Gate::Pass(Descriptor connection, std::unique_ptr<tls::TlsStream> tls,
   const int fd = connection.get();
   std::unique_ptr<TlsPeers::Entry> peer;
   if (tls != nullptr) {
-    peer = peers_->Add(fd, tls->peer_certificate(), tls->peer_chain());
+    peer = parts_.peers->Add(fd, tls->peer_certificate(), tls->peer_chain());
     if (peer == nullptr) return;
     // They may have been renewed while the handshake went on.
     if (!credentials_->current()->Admits(tls->peer_certificate(),
@@ -82,17 +78,17 @@ void Gate::Pass(Descriptor connection, std::unique_ptr<tls::TlsStream> tls,
   }
   auto guard = std::make_unique<GuardedConnection>(
       fd, inspector_, std::move(tls), std::move(peer),
-      [log = log_, origin](const Cut& cut) { log->WasCut(cut, origin); });
-  if (PutGuard(fd, std::move(guard))) hand_over_(std::move(connection));
+      [log = parts_.log, origin](const Cut& cut) { log->WasCut(cut, origin); });
+  if (PutGuard(fd, std::move(guard))) parts_.hand_over(std::move(connection));
 }
 
 void Gate::EndPeers(const std::optional<absl::Status>& renewed) {
   if (renewed.has_value()) {
     const int ended =
-        renewed->ok() ? peers_->EndUnknown(*credentials_->current()) : 0;
-    log_->Renewed(*renewed, ended);
+        renewed->ok() ? parts_.peers->EndUnknown(*credentials_->current()) : 0;
+    parts_.log->Renewed(*renewed, ended);
   }
-  log_->PeersExpired(peers_->EndExpired());
+  parts_.log->PeersExpired(parts_.peers->EndExpired());
 }
 
 }  // namespace attnd::server

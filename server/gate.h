@@ -6,10 +6,8 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "base/descriptor.h"
 #include "server/config/options.h"
 #include "server/http2/inspector.h"
@@ -21,16 +19,23 @@
 
 namespace attnd::server {
 
+struct GateParts {
+  // Is told what there is to say of connections.
+  std::shared_ptr<GateLog> log;
+  // Knows the peers of those that are encrypted.
+  std::shared_ptr<TlsPeers> peers;
+  // Gets those that have passed, on any thread, until the gate is gone.
+  std::function<void(Descriptor)> hand_over;
+};
+
 // Thread-safe. Connections that have passed may outlive it.
 class Gate {
  public:
-  // `hand_over` gets those that have passed, on any thread, until the gate is
-  // gone; `log` what there is to say of them, and nothing once it is gone.
+  // A gate is closed by its destructor, after which nothing is logged.
   // INVALID_ARGUMENT, naming the flag: a certificate, key or root is not good.
   // RESOURCE_EXHAUSTED: no descriptor or no thread.
   static absl::StatusOr<std::unique_ptr<Gate>> Start(
-      const ServerOptions& options, std::shared_ptr<GateLog> log,
-      std::function<void(Descriptor)> hand_over);
+      const ServerOptions& options, GateParts parts);
   ~Gate();
 
   // A connection by TCP, and one by the unix socket, which is never encrypted.
@@ -38,24 +43,15 @@ class Gate {
   void AddTcp(Descriptor connection, const Origin& origin);
   void AddLocal(Descriptor connection, const Origin& origin);
 
-  // Whom the certificate names that the peer has shown which gRPC calls
-  // `address`; empty: it has shown none.
-  std::string CertificateNameOf(absl::string_view address) const {
-    return peers_->NameOf(address);
-  }
-
  private:
-  Gate(const ServerOptions& options, std::shared_ptr<GateLog> log,
-       std::function<void(Descriptor)> hand_over);
+  Gate(const ServerOptions& options, GateParts parts);
   absl::Status StartTls(const ServerOptions& options);
   void Pass(Descriptor connection, std::unique_ptr<tls::TlsStream> tls,
             const Origin& origin);
   void EndPeers(const std::optional<absl::Status>& renewed);
 
-  const std::function<void(Descriptor)> hand_over_;
+  const GateParts parts_;
   const http2::InspectorOptions inspector_;
-  const std::shared_ptr<GateLog> log_;
-  const std::shared_ptr<TlsPeers> peers_ = std::make_shared<TlsPeers>();
   std::unique_ptr<tls::CredentialsWatch> credentials_;
   std::unique_ptr<TlsDoor> tls_;  // null: TCP is in clear
 };

@@ -21,6 +21,9 @@
 #include "server/front/service.h"
 #include "server/front/upload_room.h"
 #include "server/gate.h"
+#include "server/identity/callers.h"
+#include "server/identity/token_store.h"
+#include "server/identity/token_watch.h"
 #include "server/net/acceptor.h"
 #include "server/net/connection_table.h"
 #include "server/net/lingering_close.h"
@@ -73,7 +76,8 @@ class Server::Impl {
   }
 
   absl::Status Start() {
-    absl::Status status = StartScheduler();
+    absl::Status status = StartIdentity();
+    if (status.ok()) status = StartScheduler();
     if (status.ok()) status = StartRegions();
     if (status.ok()) status = StartMetrics();
     if (status.ok()) status = StartTransport();
@@ -123,6 +127,27 @@ class Server::Impl {
   }
 
  private:
+  absl::Status StartIdentity() {
+    const IdentityOptions& options = options_.identity;
+    if (!options.token_file.empty()) {
+      auto tokens = TokenStore::Open(options.token_file, options_.log);
+      if (!tokens.ok()) return tokens.status();
+      tokens_ = *std::move(tokens);
+      auto watch = TokenWatch::Start(*tokens_);
+      if (!watch.ok()) return watch.status();
+      token_watch_ = *std::move(watch);
+    }
+    Callers::CertificateOf certificate_of;
+    if (!options_.tls.client_ca.empty()) {
+      certificate_of = [this](absl::string_view peer) {
+        return tls_peers_->NameOf(peer);
+      };
+    }
+    callers_ = std::make_unique<Callers>(options, tokens_.get(),
+                                         std::move(certificate_of));
+    return absl::OkStatus();
+  }
+
   absl::Status StartScheduler() {
     std::vector<Backend*> devices;
     std::vector<std::string> labels;
@@ -157,6 +182,7 @@ class Server::Impl {
         [this] {
           return regions_ == nullptr ? RegionStats() : regions_->stats();
         },
+        [this] { return callers_->stats(); },
         [this] { return gate_log_->stats(); });
     return absl::OkStatus();
   }
@@ -199,7 +225,7 @@ class Server::Impl {
                      uploads_.get(), transfers_.get(), alarms_.get(),
                      regions_ == nullptr ? nullptr : &regions_->table(),
                      excess_memory, options_.max_message_bytes,
-                     options_.stall_time, options_.header_time},
+                     options_.stall_time, options_.header_time, callers_.get()},
         MakeServerInfo(instance_id_, options_, backends_));
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);
@@ -220,7 +246,8 @@ class Server::Impl {
     auto lingering = LingeringClose::Start(connections_, options_.stall_time);
     if (!lingering.ok()) return lingering.status();
     lingering_ = *std::move(lingering);
-    auto gate = Gate::Start(options_, gate_log_, std::move(hand_over));
+    auto gate =
+        Gate::Start(options_, {gate_log_, tls_peers_, std::move(hand_over)});
     if (!gate.ok()) return gate.status();
     gate_ = *std::move(gate);
     auto acceptor =
@@ -276,6 +303,10 @@ class Server::Impl {
   ServerOptions options_;
   const std::string instance_id_ = NewInstanceId();
   const std::vector<std::unique_ptr<Backend>> backends_;
+  const std::shared_ptr<TlsPeers> tls_peers_ = std::make_shared<TlsPeers>();
+  std::unique_ptr<TokenStore> tokens_;  // null: none is known
+  std::unique_ptr<TokenWatch> token_watch_;
+  std::unique_ptr<Callers> callers_;
   std::unique_ptr<Regions> regions_;  // what requests refer to; may be null
   std::unique_ptr<Scheduler> scheduler_;
   ConnectionTable connections_;

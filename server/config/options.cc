@@ -133,6 +133,13 @@ absl::Status ServerOptions::Validate() const {
       InRange("--max_metadata", max_metadata_bytes, 1 << 10, 1 << 20));
   status.Update(scheduler.Validate());
   status.Update(regions.Validate());
+  status.Update(identity.Validate());
+  if (identity.required && identity.token_file.empty() &&
+      tls.client_ca.empty()) {
+    status.Update(BadOption("--require_identity",
+                            "needs --token_file or --tls_client_ca: nobody "
+                            "could call"));
+  }
   if (regions.enabled() && regions.socket == unix_socket) {
     status.Update(BadOption("--region_socket", "must not be --unix_socket's"));
   }

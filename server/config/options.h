@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "server/identity/options.h"
 #include "server/region/options.h"
 #include "server/scheduling/options.h"
 #include "server/tls/credentials.h"
@@ -37,6 +38,8 @@ struct ServerOptions {
   SchedulerOptions scheduler;
   // Memory that clients on this host share, beside memory_limit_bytes.
   RegionOptions regions;
+  // Who may call, and how much each client may ask for.
+  IdentityOptions identity;
 
   // Admitted work may take this long to finish once the server drains.
   absl::Duration drain_time = absl::Seconds(30);

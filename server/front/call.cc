@@ -21,6 +21,7 @@ Call::Call(const ServiceParts& parts, std::shared_ptr<CallStream> stream, Op op,
 Call::~Call() = default;
 
 void Call::Start() {
+  if (!header_.caller.ok()) return Refuse(header_.caller.status());
   const absl::StatusOr<std::optional<int64_t>> hint = header_.Hint();
   if (!hint.ok()) return Refuse(hint.status());
   // Whoever decides first waits until the upload is known here.
@@ -138,8 +139,7 @@ absl::Status Call::Decode(absl::Span<const absl::string_view> fragments,
   status =
       CheckResponseFits(*work->request, parts_.max_message_bytes, work->placed);
   if (!status.ok()) return status;
-  work->client = header_.sender.client;
-  work->deadline = header_.deadline;
+  header_.Sign(*work);
   flops_ = work->request->flops();
   work->release_inputs = [self = shared_from_this()] { self->ReleaseInputs(); };
   work->under_way = [self = shared_from_this()] { self->stream_->Announce(); };

@@ -32,6 +32,7 @@
 #include "server/front/call_header.h"
 #include "server/front/message_watch.h"
 #include "server/front/upload_room.h"
+#include "server/identity/callers.h"
 #include "server/scheduling/scheduler.h"
 #include "server/telemetry/metrics.h"
 #include "server/transfer/alarms.h"
@@ -55,6 +56,7 @@ struct ServiceParts {
   int64_t max_message_bytes = 0;  // of a response
   absl::Duration stall_time;      // see ServerOptions
   absl::Duration header_time;     // also there
+  Callers* callers = nullptr;
 };
 
 // What carries one call. No function blocks or calls back before it returns.

@@ -1,5 +1,7 @@
 #include "server/front/call_header.h"
 
+#include <algorithm>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -18,6 +20,13 @@ absl::StatusOr<std::optional<int64_t>> CallHeader::Hint() const {
                                    "\" is no number of bytes"));
   }
   return bytes;
+}
+
+void CallHeader::Sign(Work& work) const {
+  work.client = sender.client;
+  work.quota = caller->quota;
+  work.priority = std::min(work.priority, caller->most_priority);
+  work.deadline = deadline;
 }
 
 absl::StatusCode CodeSeen(const CallHeader& header, absl::Time started,

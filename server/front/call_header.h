@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/front/upload_room.h"
+#include "server/identity/callers.h"
+#include "server/work/work.h"
 
 namespace attnd::server {
 
@@ -19,10 +21,16 @@ struct CallHeader {
   absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
   // The text under kRequestBytesKey.
   std::optional<std::string> request_bytes;
+  // Who calls, if it may; the sender's client is the caller's.
+  absl::StatusOr<Caller> caller = Caller();
 
   // What a client says of its message's length, if it says anything.
   // INVALID_ARGUMENT, naming the key: it is no number of bytes.
   absl::StatusOr<std::optional<int64_t>> Hint() const;
+
+  // What the call's work has of its caller, once its message has been read, and
+  // of its deadline. Only if the caller may call.
+  void Sign(Work& work) const;
 };
 
 // The code that the client got of a call that began at `started` and ends with

@@ -50,6 +50,7 @@ ExchangeCall::ExchangeCall(const ServiceParts& parts,
 ExchangeCall::~ExchangeCall() = default;
 
 void ExchangeCall::Start() {
+  if (!header_.caller.ok()) return End(header_.caller.status());
   const absl::StatusOr<std::optional<int64_t>> hint = header_.Hint();
   if (!hint.ok()) return End(hint.status());
   if (hint->value_or(0) > kFirstMessageBytes) {
@@ -192,8 +193,7 @@ void ExchangeCall::OnFirst(std::unique_ptr<ReceivedMessage> message) {
   const Work& work = *spec->work;
   status = CheckInlineFits(*work.request, spec->streamed.outputs, work.placed);
   if (!status.ok()) return End(status);
-  spec->work->client = header_.sender.client;
-  spec->work->deadline = header_.deadline;
+  header_.Sign(*spec->work);
   {
     MutexLock lock(mutex_);
     if (state_ != State::kOpening) return;

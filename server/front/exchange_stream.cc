@@ -26,7 +26,7 @@ class GrpcMessage final : public ReceivedMessage {
 void ExchangeStream::OnCall() {
   call_ = std::make_shared<ExchangeCall>(
       parts_, std::static_pointer_cast<ExchangeStream>(self()),
-      HeaderOf(context()));
+      HeaderOf(context(), *parts_.callers));
   call_->Start();
 }
 

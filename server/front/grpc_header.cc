@@ -1,15 +1,28 @@
 #include "server/front/grpc_header.h"
 
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
 #include "proto/wire/grpc_time.h"
 #include "proto/wire/metadata.h"
-#include "server/front/identity.h"
 
 namespace attnd::server {
 
-CallHeader HeaderOf(const grpc::ServerContextBase& context) {
+absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context,
+                                Callers& callers) {
+  absl::InlinedVector<absl::string_view, 2> authorization;
+  const auto headers = context.client_metadata().equal_range("authorization");
+  for (auto header = headers.first; header != headers.second; ++header) {
+    authorization.emplace_back(header->second.data(), header->second.size());
+  }
+  return callers.Admit(context.peer(), authorization, MonotonicNow());
+}
+
+CallHeader HeaderOf(const grpc::ServerContextBase& context, Callers& callers) {
   CallHeader header;
+  header.caller = CallerOf(context, callers);
+  if (header.caller.ok()) header.sender.client = header.caller->client;
   header.sender.connection = context.peer();
-  header.sender.client = ClientOf(header.sender.connection);
   header.deadline = wire::FromGrpcDeadline(context.raw_deadline());
   const auto& metadata = context.client_metadata();
   const auto hint = metadata.find(wire::kRequestBytesKey);

@@ -1,13 +1,19 @@
 #ifndef ATTND_SERVER_FRONT_GRPC_HEADER_H_
 #define ATTND_SERVER_FRONT_GRPC_HEADER_H_
 
+#include "absl/status/statusor.h"
 #include "grpcpp/server_context.h"
 #include "server/front/call_header.h"
+#include "server/identity/callers.h"
 
 namespace attnd::server {
 
-// What gRPC says of a call.
-CallHeader HeaderOf(const grpc::ServerContextBase& context);
+// Callers::Admit of the call that has come: once for each.
+absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context,
+                                Callers& callers);
+
+// What gRPC says of the call, with CallerOf.
+CallHeader HeaderOf(const grpc::ServerContextBase& context, Callers& callers);
 
 }  // namespace attnd::server
 

@@ -23,7 +23,7 @@ void InfoCall::OnComplete(bool ok) {
   Await(kind_, threads_, queue_);
   answered_ = true;
   attn::v1::GetServerInfoResponse response;
-  const grpc::Status status = kind_.answer(request_, response);
+  const grpc::Status status = kind_.answer(context_, request_, response);
   if (status.ok()) {
     responder_.Finish(response, status, this);
   } else {

@@ -25,7 +25,8 @@ class InfoCall final : private Completion {
                        Responder& responder, grpc::ServerCompletionQueue& queue,
                        Completion* done)>
         request;
-    std::function<grpc::Status(const attn::v1::GetServerInfoRequest& request,
+    std::function<grpc::Status(const grpc::ServerContext& context,
+                               const attn::v1::GetServerInfoRequest& request,
                                attn::v1::GetServerInfoResponse& response)>
         answer;
   };

@@ -8,6 +8,7 @@
 #include "proto/wire/grpc_status.h"
 #include "proto/wire/status.h"
 #include "server/front/exchange_stream.h"
+#include "server/front/grpc_header.h"
 #include "server/front/unary_stream.h"
 
 namespace attnd::server {
@@ -46,16 +47,17 @@ Service::Service(ServiceParts parts, attn::v1::GetServerInfoResponse info)
   exchange_ = Calls(kExchangeIndex, [this] {
     return std::make_shared<ExchangeStream>(parts_);
   });
-  get_info_ = {[this](grpc::ServerContext& context,
-                      attn::v1::GetServerInfoRequest* request,
-                      InfoCall::Responder& responder,
-                      grpc::ServerCompletionQueue& queue, Completion* done) {
-                 RequestAsyncUnary(kGetServerInfoIndex, &context, request,
-                                   &responder, &queue, &queue, done);
-               },
-               [this](const auto& request, auto& response) {
-                 return Answer(request, response);
-               }};
+  get_info_ = {
+      [this](grpc::ServerContext& context,
+             attn::v1::GetServerInfoRequest* request,
+             InfoCall::Responder& responder, grpc::ServerCompletionQueue& queue,
+             Completion* done) {
+        RequestAsyncUnary(kGetServerInfoIndex, &context, request, &responder,
+                          &queue, &queue, done);
+      },
+      [this](const auto& context, const auto& request, auto& response) {
+        return Answer(context, request, response);
+      }};
 }
 
 GrpcCall::Kind Service::Calls(int index,
@@ -79,12 +81,16 @@ void Service::Serve(IoThreads& threads) {
   }
 }
 
-grpc::Status Service::Answer(const attn::v1::GetServerInfoRequest& request,
+grpc::Status Service::Answer(const grpc::ServerContext& context,
+                             const attn::v1::GetServerInfoRequest& request,
                              attn::v1::GetServerInfoResponse& response) {
   const absl::Time started = MonotonicNow();
   grpc::Status status;
+  const absl::StatusOr<Caller> caller = CallerOf(context, *parts_.callers);
   const auto& unknown = request.GetReflection()->GetUnknownFields(request);
-  if (unknown.empty()) {
+  if (!caller.ok()) {
+    status = wire::ToGrpcStatus(caller.status());
+  } else if (unknown.empty()) {
     response = info_;
     const SchedulerStats stats = parts_.scheduler->stats();
     for (int i = 0; i < response.devices_size(); ++i) {

@@ -26,7 +26,8 @@ class Service final : public attn::v1::AttentionService::Service {
   // Calls of the method at `index` of the service.
   GrpcCall::Kind Calls(int index,
                        std::function<std::shared_ptr<GrpcCall>()> make);
-  grpc::Status Answer(const attn::v1::GetServerInfoRequest& request,
+  grpc::Status Answer(const grpc::ServerContext& context,
+                      const attn::v1::GetServerInfoRequest& request,
                       attn::v1::GetServerInfoResponse& response);
 
   const ServiceParts parts_;

@@ -10,7 +10,7 @@ namespace attnd::server {
 void UnaryStream::OnCall() {
   call_ = std::make_shared<Call>(parts_,
                                  std::static_pointer_cast<UnaryStream>(self()),
-                                 op_, HeaderOf(context()));
+                                 op_, HeaderOf(context(), *parts_.callers));
   call_->Start();
 }
 

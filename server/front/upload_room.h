@@ -37,10 +37,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
-#include "server/front/recent.h"
 #include "server/scheduling/admission.h"
 #include "server/telemetry/metrics.h"
 #include "server/work/client_shares.h"
+#include "server/work/recent.h"
 
 namespace attnd::server {
 

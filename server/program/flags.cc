@@ -141,6 +141,27 @@ void AddRegionFlags(CLI::App& app, RegionOptions& r) {
       ->group("Regions");
 }
 
+void AddIdentityFlags(CLI::App& app, IdentityOptions& i) {
+  app.add_option("--token_file", i.token_file,
+                 "Names, hashes of their bearer tokens, and their limits; read "
+                 "again when it changes; not given: no token is known")
+      ->group("Identity");
+  app.add_flag("--require_identity", i.required,
+               "Refuse calls without a token, but for health")
+      ->group("Identity");
+  app.add_option("--max_client_rate", i.limits.calls_per_second,
+                 "Calls a second of a client; 0: as many as it can make")
+      ->group("Identity");
+  AddBytes(app, "--max_client_queue_bytes", i.limits.queue_bytes,
+           "Memory that a client's admitted requests hold; 0: eight times "
+           "what is left")
+      ->group("Identity");
+  app.add_option("--max_client_queue_flops", i.limits.queue_flops,
+                 "Floating-point operations of a client that wait; 0: eight "
+                 "times what is left")
+      ->group("Identity");
+}
+
 // Those whose default depends on the device.
 struct SchedulerFlag {
   const char* name;
@@ -218,6 +239,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
       ->group("Addresses");
   AddTlsFlags(app, s.tls);
 
+  AddIdentityFlags(app, s.identity);
   AddRegionFlags(app, s.regions);
   AddBytes(app, "--memory_limit", s.memory_limit_bytes,
            "All requests together, e.g. 2GiB")

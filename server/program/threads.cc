@@ -51,6 +51,8 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
   if (options.tls.enabled()) needs.at_start += 1;
   // Who leases regions, who imports them, and who keeps their memory.
   if (options.regions.enabled()) needs.at_start += 3;
+  // Who looks whether tokens have changed.
+  if (!options.identity.token_file.empty()) needs.at_start += 1;
   // Who cuts calls that have come to a halt.
   needs.at_start += 1;
   // Who accepts connections, who hears them out when they have been ended, and

@@ -22,6 +22,12 @@ constexpr const char* kPhaseNames[] = {"queue", "upload", "compute",
 constexpr const char* kRefusalNames[] = {
     "max_connections", "max_connections_per_client", "descriptors"};
 static_assert(std::size(kRefusalNames) == kRefusals);
+// By CallRefusal, and then what the scheduler counts; the limits are the
+// flags'.
+constexpr const char* kCallRefusalNames[] = {
+    "no_identity", "token", "max_client_rate", "max_client_queue_bytes",
+    "max_client_queue_flops"};
+static_assert(std::size(kCallRefusalNames) == kCallRefusals + 2);
 // By RegionRefusal.
 constexpr const char* kRegionRefusalNames[] = {
     "request",         "user",   "connections",
@@ -73,12 +79,14 @@ Metrics::Metrics(std::vector<std::string> devices,
                  std::function<UploadStats()> uploads,
                  std::function<ConnectionStats()> connections,
                  std::function<RegionStats()> regions,
+                 std::function<CallerStats()> callers,
                  std::function<GateStats()> gate)
     : devices_(std::move(devices)),
       stats_(std::move(stats)),
       uploads_(std::move(uploads)),
       connections_(std::move(connections)),
       regions_(std::move(regions)),
+      callers_(std::move(callers)),
       gate_(std::move(gate)) {
   auto& calls =
       BuildCounter()
@@ -168,6 +176,7 @@ std::vector<MetricFamily> Metrics::Collect() const {
   std::vector<MetricFamily> families = registry_.Collect();
   AddGauges(families);
   AddConnections(families);
+  AddRefusedCalls(families);
   AddGate(families);
   AddRegions(families);
   return families;
@@ -229,6 +238,25 @@ void Metrics::AddConnections(std::vector<MetricFamily>& to) const {
     auto& metric = refused.metric.emplace_back();
     metric.label.push_back({"reason", kRefusalNames[i]});
     metric.counter.value = static_cast<double>(stats.refused[i]);
+  }
+  to.push_back(std::move(refused));
+}
+
+void Metrics::AddRefusedCalls(std::vector<MetricFamily>& to) const {
+  const CallerStats callers = callers_();
+  const SchedulerStats scheduler = stats_();
+  std::vector<int64_t> counts(callers.refused.begin(), callers.refused.end());
+  counts.push_back(scheduler.refused_by_client_bytes);
+  counts.push_back(scheduler.refused_by_client_flops);
+  MetricFamily refused{"attnd_refused_calls_total",
+                       "Calls of clients that may not call, or that have what "
+                       "a client may have, by why",
+                       MetricType::Counter,
+                       {}};
+  for (size_t i = 0; i < counts.size(); ++i) {
+    auto& metric = refused.metric.emplace_back();
+    metric.label.push_back({"reason", kCallRefusalNames[i]});
+    metric.counter.value = static_cast<double>(counts[i]);
   }
   to.push_back(std::move(refused));
 }

@@ -16,6 +16,7 @@
 #include "prometheus/counter.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
+#include "server/identity/callers.h"
 #include "server/net/connection_table.h"
 #include "server/net/gate_stats.h"
 #include "server/region/region_stats.h"
@@ -46,6 +47,7 @@ class Metrics : public prometheus::Collectable {
       std::function<ConnectionStats()> connections =
           [] { return ConnectionStats(); },
       std::function<RegionStats()> regions = [] { return RegionStats(); },
+      std::function<CallerStats()> callers = [] { return CallerStats(); },
       std::function<GateStats()> gate = [] { return GateStats(); });
 
   // A call has ended, and this is the code that its client got.
@@ -72,6 +74,7 @@ class Metrics : public prometheus::Collectable {
 
   void AddGauges(std::vector<prometheus::MetricFamily>& to) const;
   void AddConnections(std::vector<prometheus::MetricFamily>& to) const;
+  void AddRefusedCalls(std::vector<prometheus::MetricFamily>& to) const;
   void AddGate(std::vector<prometheus::MetricFamily>& to) const;
   void AddRegions(std::vector<prometheus::MetricFamily>& to) const;
 
@@ -80,6 +83,7 @@ class Metrics : public prometheus::Collectable {
   const std::function<UploadStats()> uploads_;
   const std::function<ConnectionStats()> connections_;
   const std::function<RegionStats()> regions_;
+  const std::function<CallerStats()> callers_;
   const std::function<GateStats()> gate_;
   prometheus::Registry registry_;
   std::array<PerMethod, kMethods> methods_;

@@ -21,12 +21,11 @@
 #include "kernels/request.h"
 #include "server/work/client_quota.h"
 #include "server/work/output_pool.h"
+#include "server/work/priority.h"
 #include "server/work/region.h"
 #include "server/work/tensor_source.h"
 
 namespace attnd::server {
-
-enum class Priority : uint8_t { kLow, kNormal, kHigh };
 
 struct Phases {
   absl::Duration receive;  // admitted to the last chunk; of an Exchange

@@ -38,6 +38,7 @@ LEVELS = (
     ('server/transfer',),
     ('server/http2', 'server/tls'),
     ('server/net',),
+    ('server/identity',),
     ('server/region',),
     ('server/config',),
     ('server/telemetry',),

@@ -104,6 +104,27 @@ TEST(Metrics, CountsConnections) {
   EXPECT_THAT(text, refused("descriptors", 4));
 }
 
+TEST(Metrics, CountsCallsOfClientsThatMayNotOrHaveEnough) {
+  SchedulerStats scheduler;
+  scheduler.refused_by_client_bytes = 4;
+  scheduler.refused_by_client_flops = 5;
+  Metrics metrics(
+      {"cpu:0"}, [&] { return scheduler; }, [] { return UploadStats(); },
+      [] { return ConnectionStats(); }, [] { return RegionStats(); },
+      [] {
+        return CallerStats{{1, 2, 3}};
+      });
+  const std::string text = Text(metrics);
+  int count = 0;
+  for (const char* reason :
+       {"no_identity", "token", "max_client_rate", "max_client_queue_bytes",
+        "max_client_queue_flops"}) {
+    EXPECT_THAT(text,
+                HasSubstr(std::string("\nattnd_refused_calls_total{reason=\"") +
+                          reason + "\"} " + std::to_string(++count) + "\n"));
+  }
+}
+
 TEST(Metrics, CountsRegions) {
   RegionStats regions;
   Metrics metrics(

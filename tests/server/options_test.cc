@@ -135,6 +135,28 @@ TEST(ServerOptions, RegionsHaveASocketOfTheirOwn) {
               StartsWith("--region_slab:"));
 }
 
+TEST(ServerOptions, WhoNeedsAnIdentityMustBeAbleToHaveOne) {
+  const auto required = [](ServerOptions& o) { o.identity.required = true; };
+  EXPECT_THAT(Refusal(required), StartsWith("--require_identity:"));
+  EXPECT_EQ(Refusal([&](auto& o) {
+              required(o);
+              o.identity.token_file = "tokens";
+            }),
+            "");
+}
+
+TEST(ServerOptions, LimitsOfAClientAreNumbers) {
+  for (const double rate : {-1.0, 2e9, std::nan("")}) {
+    EXPECT_THAT(
+        Refusal([&](auto& o) { o.identity.limits.calls_per_second = rate; }),
+        StartsWith("--max_client_rate:"));
+  }
+  EXPECT_THAT(Refusal([](auto& o) { o.identity.limits.queue_bytes = -1; }),
+              StartsWith("--max_client_queue_bytes:"));
+  EXPECT_THAT(Refusal([](auto& o) { o.identity.limits.queue_flops = -1; }),
+              StartsWith("--max_client_queue_flops:"));
+}
+
 TEST(ServerOptions, ConnectionsMayBeIdleForEver) {
   EXPECT_EQ(Refusal([](auto& o) { o.idle_timeout = absl::ZeroDuration(); }),
             "");

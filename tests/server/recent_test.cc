@@ -1,4 +1,4 @@
-#include "server/front/recent.h"
+#include "server/work/recent.h"
 
 #include "gtest/gtest.h"
 

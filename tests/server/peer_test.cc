@@ -1,4 +1,4 @@
-#include "server/front/identity.h"
+#include "server/identity/peer.h"
 
 #include <gtest/gtest.h>
 

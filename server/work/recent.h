@@ -1,5 +1,5 @@
-#ifndef ATTND_SERVER_FRONT_RECENT_H_
-#define ATTND_SERVER_FRONT_RECENT_H_
+#ifndef ATTND_SERVER_WORK_RECENT_H_
+#define ATTND_SERVER_WORK_RECENT_H_
 
 #include <cstddef>
 #include <list>
@@ -50,4 +50,4 @@ class Recent {
 
 }  // namespace attnd::server
 
-#endif  // ATTND_SERVER_FRONT_RECENT_H_
+#endif  // ATTND_SERVER_WORK_RECENT_H_
