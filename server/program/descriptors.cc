@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "server/net/lingering_close.h"
-#include "server/telemetry/metrics_server.h"
+#include "server/telemetry/http_server.h"
 
 namespace attnd::server {
 namespace {
@@ -43,7 +43,7 @@ int CountDescriptors() {
 absl::StatusOr<int> ConnectionsWithin(int64_t limit, int64_t open,
                                       const ServerOptions& options) {
   int64_t beside = open + kBesideConnections + LingeringClose::kMost;
-  if (options.metrics_port >= 0) beside += kMaxMetricsConnections;
+  if (options.metrics_port >= 0) beside += kMaxHttpConnections;
   beside += options.regions.Descriptors();
   if (limit <= beside) {
     return absl::ResourceExhaustedError(absl::StrCat(

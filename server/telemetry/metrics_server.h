@@ -1,29 +1,18 @@
 #ifndef ATTND_SERVER_TELEMETRY_METRICS_SERVER_H_
 #define ATTND_SERVER_TELEMETRY_METRICS_SERVER_H_
 
-// GET /metrics over HTTP/1.1, for Prometheus. prometheus-cpp's own server has a
-// thread for each connection, so as many peers that send nothing keep everybody
-// else out for its timeout. Here one thread polls all connections, and none of
-// them can hold up another.
+// GET /metrics over HTTP/1.1, for Prometheus: an http_server.h with that page.
 
 #include <memory>
 #include <string>
-#include <thread>
+#include <utility>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/descriptor.h"
 #include "prometheus/collectable.h"
+#include "server/telemetry/http_server.h"
 
 namespace attnd::server {
 
-// Connections at once. One more takes the place of the oldest.
-inline constexpr int kMaxMetricsConnections = 256;
-// A longer request is refused.
-inline constexpr int kMaxMetricsRequestBytes = 8192;
-
-// Every connection carries one request and is closed after its answer, or when
-// it is 10 s old. Peers hold 256 times one answer of memory at most.
 class MetricsServer {
  public:
   // Serves once it returns. `host` is an address, with or without brackets, or
@@ -33,21 +22,15 @@ class MetricsServer {
   static absl::StatusOr<std::unique_ptr<MetricsServer>> Start(
       const std::string& host, int port,
       std::shared_ptr<const prometheus::Collectable> metrics);
-  // Cuts what is open.
-  ~MetricsServer();
 
   int port() const { return port_; }
 
  private:
-  explicit MetricsServer(std::shared_ptr<const prometheus::Collectable> metrics)
-      : metrics_(std::move(metrics)) {}
-  absl::Status Listen(const std::string& host, int port);
+  MetricsServer(std::unique_ptr<HttpServer> http, int port)
+      : http_(std::move(http)), port_(port) {}
 
-  const std::shared_ptr<const prometheus::Collectable> metrics_;
-  Descriptor listener_;
-  Descriptor stop_;  // an eventfd, readable once it shall end
-  int port_ = -1;
-  std::thread thread_;
+  const std::unique_ptr<HttpServer> http_;
+  const int port_;
 };
 
 }  // namespace attnd::server

@@ -35,10 +35,10 @@ TEST(Descriptors, LeaveRoomForWhatIsNoConnection) {
   EXPECT_EQ(Within(399, options), most - 1);
   EXPECT_EQ(Within(400 + 400 - most, options), 400);
   options.metrics_port = 0;
-  EXPECT_EQ(Within(400 + kMaxMetricsConnections, options), most);
+  EXPECT_EQ(Within(400 + kMaxHttpConnections, options), most);
   options.regions.socket = "/run/attnd/region";
   options.regions.memory_bytes = int64_t{1} << 30;
-  EXPECT_EQ(Within(400 + kMaxMetricsConnections + options.regions.Descriptors(),
+  EXPECT_EQ(Within(400 + kMaxHttpConnections + options.regions.Descriptors(),
                    options),
             most);
 }

@@ -142,7 +142,7 @@ TEST_F(MetricsServerTest, SlowPeersHoldUpNobody) {
   Start(1000);
   std::vector<Descriptor> slow;
   // More than there is room for: the oldest make way.
-  for (int i = 0; i < kMaxMetricsConnections + 44; i += 3) {
+  for (int i = 0; i < kMaxHttpConnections + 44; i += 3) {
     slow.push_back(Connected(""));
     slow.push_back(Connected("GET /metrics HT"));
     slow.push_back(Connected(kGet, /*small=*/true));
