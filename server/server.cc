@@ -5,18 +5,19 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "attn/v1/attention.grpc.pb.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "grpcpp/ext/proto_server_reflection_plugin.h"
-#include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 #include "proto/wire/grpc_time.h"
+#include "server/admin/reflection_service.h"
+#include "server/admin_server.h"
 #include "server/front/admitted_calls.h"
 #include "server/front/describe.h"
 #include "server/front/excess_memory.h"
+#include "server/front/health.h"
+#include "server/front/health_service.h"
 #include "server/front/io_threads.h"
 #include "server/front/service.h"
 #include "server/front/upload_room.h"
@@ -53,6 +54,7 @@ class Server::Impl {
                 std::vector<std::unique_ptr<Backend>> backends)
       : options_(options),
         backends_(std::move(backends)),
+        health_(static_cast<int>(backends_.size())),
         connections_(options.max_connections,
                      options.max_connections_per_client) {
     const MemoryShares shares = DivideMemory(options_.memory_limit_bytes);
@@ -70,6 +72,8 @@ class Server::Impl {
     // While it drains, connections are accepted and their calls refused.
     acceptor_ = nullptr;
     gate_ = nullptr;
+    health_.Ended();
+    admin_ = nullptr;
     if (transport_ == nullptr) return;
     transport_->Shutdown(wire::ToGrpcDeadline(MonotonicNow() + kLastResponses));
     io_threads_ = nullptr;
@@ -81,6 +85,7 @@ class Server::Impl {
     if (status.ok()) status = StartRegions();
     if (status.ok()) status = StartMetrics();
     if (status.ok()) status = StartTransport();
+    if (status.ok()) status = StartAdmin();
     return status;
   }
 
@@ -89,11 +94,7 @@ class Server::Impl {
     if (drained_) return;
     drained_ = true;
     const absl::Time deadline = MonotonicNow() + drain_time;
-    {
-      MutexLock lock(health_mutex_);
-      draining_ = true;
-      UpdateHealth();
-    }
+    health_.Draining();
     if (regions_ != nullptr) regions_->Drain();
     if (uploads_ != nullptr) uploads_->Close();
     if (scheduler_ != nullptr) scheduler_->Drain(deadline);
@@ -109,12 +110,14 @@ class Server::Impl {
   }
 
   std::vector<std::string> Describe() const {
-    return DescribeServer(options_, backends_, port_, metrics_port());
+    return DescribeServer(options_, backends_, port_, metrics_port(),
+                          admin_port());
   }
   int port() const { return port_; }
   int metrics_port() const {
     return metrics_server_ == nullptr ? -1 : metrics_server_->port();
   }
+  int admin_port() const { return admin_ == nullptr ? -1 : admin_->port(); }
   void RemoveUnixSocket() {
     if (unix_socket_ != nullptr) unix_socket_->Remove();
     if (regions_ != nullptr) regions_->RemoveSocket();
@@ -155,19 +158,13 @@ class Server::Impl {
       devices.push_back(backend.get());
       labels.push_back(DeviceLabel(backend->device()));
     }
-    {
-      MutexLock lock(health_mutex_);
-      devices_left_ = static_cast<int>(devices.size());
-    }
     auto scheduler = Scheduler::Create(
         options_.scheduler, std::move(devices),
         [this](int device, const absl::Status& fault) {
           if (options_.log) {
             options_.log(DescribeFault(backends_[device]->device(), fault));
           }
-          MutexLock lock(health_mutex_);
-          --devices_left_;
-          UpdateHealth();
+          health_.DeviceLeft();
         });
     if (!scheduler.ok()) return scheduler.status();
     scheduler_ = *std::move(scheduler);
@@ -179,10 +176,7 @@ class Server::Impl {
         std::move(labels), [this] { return scheduler_->stats(); },
         [this] { return uploads_->stats(); },
         [this] { return connections_.stats(); },
-        [this] {
-          return regions_ == nullptr ? RegionStats() : regions_->stats();
-        },
-        [this] { return callers_->stats(); },
+        [this] { return region_stats(); }, [this] { return callers_->stats(); },
         [this] { return gate_log_->stats(); });
     return absl::OkStatus();
   }
@@ -213,8 +207,6 @@ class Server::Impl {
   absl::Status StartTransport() {
     absl::StatusOr<std::vector<Door>> doors = Listen();
     if (!doors.ok()) return doors.status();
-    grpc::EnableDefaultHealthCheckService(true);
-    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     alarms_ = std::make_unique<Alarms>();
     const std::function<int64_t()> excess_memory = ExcessMemory(options_);
     transfers_ = std::make_unique<TransferTable>(
@@ -230,19 +222,20 @@ class Server::Impl {
     grpc::ServerBuilder builder;
     SetLimits(options_, builder);
     builder.RegisterService(service_.get());
+    AddSmallServices();
+    for (const auto& service : small_services_) {
+      builder.RegisterService(service.get());
+    }
     io_threads_ = std::make_unique<IoThreads>(options_.IoThreads(), builder);
     // What is encrypted is decrypted before gRPC gets it.
     std::function<void(Descriptor)> hand_over =
         ConnectionsTo(builder, grpc::InsecureServerCredentials());
-    std::unique_ptr<grpc::Server> transport = builder.BuildAndStart();
-    if (transport == nullptr) return absl::InternalError("gRPC cannot start");
+    transport_ = builder.BuildAndStart();
+    if (transport_ == nullptr) return absl::InternalError("gRPC cannot start");
     service_->Serve(*io_threads_);
+    for (const auto& service : small_services_) service->Serve(*io_threads_);
     io_threads_->Start();
-    {
-      MutexLock lock(health_mutex_);
-      transport_ = std::move(transport);
-      UpdateHealth();
-    }
+    health_.Started();
     auto lingering = LingeringClose::Start(connections_, options_.stall_time);
     if (!lingering.ok()) return lingering.status();
     lingering_ = *std::move(lingering);
@@ -290,23 +283,64 @@ class Server::Impl {
     return doors;
   }
 
-  void UpdateHealth() ABSL_EXCLUSIVE_LOCKS_REQUIRED(health_mutex_) {
-    if (transport_ == nullptr) return;
-    const bool serving = !draining_ && devices_left_ > 0;
-    grpc::HealthCheckServiceInterface* health =
-        transport_->GetHealthCheckService();
-    health->SetServingStatus(serving);  // "" and every name set so far
-    health->SetServingStatus(attn::v1::AttentionService::service_full_name(),
-                             serving);
+  // What the public port has beside attention.
+  void AddSmallServices() {
+    small_services_.push_back(std::make_unique<HealthService>(
+        health_, service_->small_calls(), options_.max_connections,
+        options_.max_connections_per_client));
+    if (options_.reflection != Reflection::kAll) return;
+    small_services_.push_back(std::make_unique<ReflectionService>(
+        std::vector<std::string>{"attn.v1.AttentionService",
+                                 "grpc.health.v1.Health"},
+        service_->small_calls()));
+  }
+
+  absl::Status StartAdmin() {
+    if (options_.admin_address.empty()) return absl::OkStatus();
+    auto admin = AdminServer::Start(
+        {.address = options_.admin_address,
+         .reflection = options_.reflection != Reflection::kOff,
+         .keepalive_time = options_.keepalive_time,
+         .keepalive_timeout = options_.keepalive_timeout,
+         .header_time = options_.header_time},
+        {.small_calls = service_->small_calls(),
+         .health = &health_,
+         .info = [this](const auto& request,
+                        auto& info) { return service_->Answer(request, info); },
+         .metrics = metrics_,
+         .status = [this] { return Status(); },
+         .log = gate_log_});
+    if (!admin.ok()) return admin.status();
+    admin_ = *std::move(admin);
+    return absl::OkStatus();
+  }
+
+  ServerStatus Status() {
+    return {.health = std::string(health_.Describe()),
+            .uptime = MonotonicNow() - started_,
+            .info = service_->info(),
+            .scheduler = scheduler_->stats(),
+            .uploads = uploads_->stats(),
+            .connections = connections_.stats(),
+            .max_connections = options_.max_connections,
+            .max_connections_per_client = options_.max_connections_per_client,
+            .regions = region_stats()};
+  }
+  RegionStats region_stats() {
+    return regions_ == nullptr ? RegionStats() : regions_->stats();
   }
 
   ServerOptions options_;
   const std::string instance_id_ = NewInstanceId();
   const std::vector<std::unique_ptr<Backend>> backends_;
+  const std::shared_ptr<GateLog> gate_log_ =
+      std::make_shared<GateLog>(options_.log);
   const std::shared_ptr<TlsPeers> tls_peers_ = std::make_shared<TlsPeers>();
   std::unique_ptr<TokenStore> tokens_;  // null: none is known
   std::unique_ptr<TokenWatch> token_watch_;
   std::unique_ptr<Callers> callers_;
+  const absl::Time started_ = MonotonicNow();
+  Health health_;
   std::unique_ptr<Regions> regions_;  // what requests refer to; may be null
   std::unique_ptr<Scheduler> scheduler_;
   ConnectionTable connections_;
@@ -316,20 +350,17 @@ class Server::Impl {
   std::unique_ptr<MetricsServer> metrics_server_;
   std::unique_ptr<TransferTable> transfers_;
   std::unique_ptr<Service> service_;
+  std::vector<std::unique_ptr<RawService>> small_services_;
   std::unique_ptr<IoThreads> io_threads_;
   std::unique_ptr<Alarms> alarms_;  // ends before what they ring
   int port_ = -1;
   std::unique_ptr<UnixSocketFile> unix_socket_;
 
-  Mutex health_mutex_;
-  bool draining_ ABSL_GUARDED_BY(health_mutex_) = false;
-  int devices_left_ ABSL_GUARDED_BY(health_mutex_) = 0;
-  std::unique_ptr<grpc::Server> transport_ ABSL_GUARDED_BY(health_mutex_);
+  std::unique_ptr<grpc::Server> transport_;
   std::unique_ptr<LingeringClose> lingering_;
-  const std::shared_ptr<GateLog> gate_log_ =
-      std::make_shared<GateLog>(options_.log);
   std::unique_ptr<Gate> gate_;
   std::unique_ptr<Acceptor> acceptor_;
+  std::unique_ptr<AdminServer> admin_;
 
   Mutex drain_mutex_;
   bool drained_ ABSL_GUARDED_BY(drain_mutex_) = false;
@@ -350,6 +381,7 @@ Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Server::~Server() = default;
 int Server::port() const { return impl_->port(); }
 int Server::metrics_port() const { return impl_->metrics_port(); }
+int Server::admin_port() const { return impl_->admin_port(); }
 void Server::RemoveUnixSocket() { impl_->RemoveUnixSocket(); }
 SchedulerStats Server::stats() const { return impl_->stats(); }
 bool Server::IsQuiet() const { return impl_->IsQuiet(); }

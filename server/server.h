@@ -37,6 +37,7 @@ class Server {
 
   int port() const;          // -1: no TCP
   int metrics_port() const;  // -1: none
+  int admin_port() const;    // -1: none
   SchedulerStats stats() const;
   // Requests hold a small part of the memory limit, if any.
   bool IsQuiet() const;

@@ -22,11 +22,7 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
   // Messages are admitted before they are read: UploadRoom. This is the last
   // line behind it, as gRPC knows no answer but to end streams.
   quota.Resize(2 * options.memory_limit_bytes);
-  // Only reflection is synchronous, a thread a call.
-  quota.SetMaxThreads(8);
   builder.SetResourceQuota(quota);
-  builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
-  builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(static_cast<int>(options.max_message_bytes));
   // A small compressed message could grow to any size.
@@ -47,6 +43,8 @@ void SetLimits(const ServerOptions& options, grpc::ServerBuilder& builder) {
       // Otherwise a stream that nobody reads yet holds up to 8 MiB.
       {GRPC_ARG_HTTP2_BDP_PROBE, options.long_links ? 1 : 0},
       {GRPC_ARG_HTTP2_MAX_FRAME_SIZE, kMaxFrameBytes},
+      // It counts every call and message, for whoever may look.
+      {GRPC_ARG_ENABLE_CHANNELZ, options.admin_address.empty() ? 0 : 1},
   };
   for (const auto& [name, value] : arguments) {
     builder.AddChannelArgument(name, value);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -78,6 +79,19 @@ absl::Status ServerOptions::Validate() const {
   if (host.empty()) return BadOption("--host", "must not be empty");
   absl::Status exposed = ValidateExposure(*this);
   if (!exposed.ok()) return exposed;
+  if (!admin_address.empty()) {
+    const std::optional<HostPort> admin = ParseHostPort(admin_address);
+    if (!admin.has_value()) {
+      return BadOption("--admin_address",
+                       "must be HOST:PORT, such as 127.0.0.1:7412 or [::1]:0");
+    }
+    if (!IsLoopback(admin->host) && !allow_insecure_bind) {
+      return BadOption("--admin_address",
+                       absl::StrCat(admin->host, " is not loopback, and who ",
+                                    "connects is not asked who it is; ",
+                                    "--insecure allows it"));
+    }
+  }
   if (port < 0 && unix_socket.empty()) {
     return BadOption("--port", "-1 needs --unix_socket: nothing to listen on");
   }

@@ -18,6 +18,17 @@
 
 namespace attnd::server {
 
+// Who may ask what the server serves, by gRPC's reflection.
+enum class Reflection : uint8_t {
+  kOff,
+  kAdmin,  // whoever reaches admin_address
+  kAll,    // all clients
+};
+
+// Connections to admin_address that speak gRPC at once. More are closed as they
+// come; none of them counts among max_connections.
+inline constexpr int kMaxAdminConnections = 64;
+
 struct ServerOptions {
   // Where it listens. Loopback unless it speaks TLS or allow_insecure_bind.
   std::string host = "127.0.0.1";
@@ -25,6 +36,10 @@ struct ServerOptions {
   std::string unix_socket;      // a path; empty: none
   int unix_socket_mode = 0600;  // who may connect to it
   int metrics_port = -1;        // HTTP on `host`; 0: any free one; -1: none
+  // HOST:PORT for operators: pages over HTTP and, over gRPC, health, channelz
+  // and reflection. Loopback as `host` is; port 0: any free one; empty: none.
+  std::string admin_address;
+  Reflection reflection = Reflection::kAdmin;
   bool allow_insecure_bind = false;
   // What TCP is encrypted with, and who may connect; not enabled(): it is in
   // clear. The unix socket is always.

@@ -105,7 +105,7 @@ attn::v1::GetServerInfoResponse MakeServerInfo(
 std::vector<std::string> DescribeServer(
     const ServerOptions& options,
     const std::vector<std::unique_ptr<Backend>>& backends, int port,
-    int metrics_port) {
+    int metrics_port, int admin_port) {
   std::vector<std::string> lines = {absl::StrCat("attnd ", kVersion)};
   std::vector<const DeviceInfo*> devices;
   for (const auto& backend : backends) {
@@ -142,6 +142,11 @@ std::vector<std::string> DescribeServer(
   if (metrics_port >= 0) {
     lines.push_back("metrics on http://" + Address(options.host, metrics_port) +
                     "/metrics");
+  }
+  if (const auto admin = ParseHostPort(options.admin_address);
+      admin.has_value() && admin_port >= 0) {
+    lines.push_back("admin on " + Address(admin->host, admin_port) +
+                    ", HTTP and gRPC");
   }
   return lines;
 }

@@ -29,7 +29,7 @@ attn::v1::GetServerInfoResponse MakeServerInfo(
 std::vector<std::string> DescribeServer(
     const ServerOptions& options,
     const std::vector<std::unique_ptr<Backend>>& backends, int port,
-    int metrics_port);
+    int metrics_port, int admin_port);
 
 // One line: which device is out of service from now on, and why.
 std::string DescribeFault(const DeviceInfo& device, const absl::Status& fault);

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "google/protobuf/unknown_field_set.h"
-#include "proto/wire/grpc_status.h"
 #include "proto/wire/status.h"
 #include "server/front/exchange_stream.h"
 #include "server/front/grpc_header.h"
@@ -26,11 +25,27 @@ enum MethodIndex {
 // connection's thread awaits none goes to another thread.
 constexpr int kAwaited = 16;
 
+// Calls of GetServerInfo at once, of all clients and of one: they are over in a
+// moment, unless a client is slow.
+constexpr int kInfoCalls = 1024;
+constexpr int kInfoCallsPerClient = 256;
+
 }  // namespace
 
 Service::Service(ServiceParts parts, attn::v1::GetServerInfoResponse info)
-    : parts_(std::move(parts)), info_(std::move(info)) {
-  for (const int index : {kForwardIndex, kBackwardIndex}) {
+    : parts_(std::move(parts)),
+      info_(std::move(info)),
+      small_reads_(*parts_.alarms, parts_.excess_memory),
+      small_calls_{parts_.alarms, &small_reads_, parts_.stall_time},
+      info_calls_("calls of GetServerInfo at once", kInfoCalls,
+                  kInfoCallsPerClient),
+      answer_(AnswerBy<attn::v1::GetServerInfoRequest,
+                       attn::v1::GetServerInfoResponse>(
+          [this](const auto& request, auto& response) {
+            return Answer(request, response);
+          })),
+      admit_([this](const auto& context) { return Admit(context); }) {
+  for (const int index : {kForwardIndex, kBackwardIndex, kGetServerInfoIndex}) {
     // To gRPC's server it is a streaming method from here on. The descriptor,
     // which reflection shows, and what goes over the wire stay those of a unary
     // one.
@@ -38,7 +53,6 @@ Service::Service(ServiceParts parts, attn::v1::GetServerInfoResponse info)
     MarkMethodRaw(index);
   }
   MarkMethodRaw(kExchangeIndex);
-  MarkMethodAsync(kGetServerInfoIndex);
   const auto unary = [this](Op op) {
     return [this, op] { return std::make_shared<UnaryStream>(parts_, op); };
   };
@@ -47,17 +61,10 @@ Service::Service(ServiceParts parts, attn::v1::GetServerInfoResponse info)
   exchange_ = Calls(kExchangeIndex, [this] {
     return std::make_shared<ExchangeStream>(parts_);
   });
-  get_info_ = {
-      [this](grpc::ServerContext& context,
-             attn::v1::GetServerInfoRequest* request,
-             InfoCall::Responder& responder, grpc::ServerCompletionQueue& queue,
-             Completion* done) {
-        RequestAsyncUnary(kGetServerInfoIndex, &context, request, &responder,
-                          &queue, &queue, done);
-      },
-      [this](const auto& context, const auto& request, auto& response) {
-        return Answer(context, request, response);
-      }};
+  get_info_ = Calls(kGetServerInfoIndex, [this] {
+    return std::make_shared<SmallUnaryCall>(small_calls_, info_calls_, answer_,
+                                            admit_);
+  });
 }
 
 GrpcCall::Kind Service::Calls(int index,
@@ -77,34 +84,42 @@ void Service::Serve(IoThreads& threads) {
         GrpcCall::Await(*kind, threads, *queue);
       }
     }
-    InfoCall::Await(get_info_, threads, *queue);
+    GrpcCall::Await(get_info_, threads, *queue);
   }
 }
 
-grpc::Status Service::Answer(const grpc::ServerContext& context,
-                             const attn::v1::GetServerInfoRequest& request,
-                             attn::v1::GetServerInfoResponse& response) {
+absl::Status Service::Admit(const grpc::ServerContextBase& context) const {
+  const absl::Status status = CallerOf(context, *parts_.callers).status();
+  if (!status.ok()) {
+    parts_.metrics->CallEnded(Method::kGetServerInfo, status.code(),
+                              absl::ZeroDuration(), 0, 0);
+  }
+  return status;
+}
+
+attn::v1::GetServerInfoResponse Service::info() const {
+  attn::v1::GetServerInfoResponse info = info_;
+  const SchedulerStats stats = parts_.scheduler->stats();
+  for (int i = 0; i < info.devices_size(); ++i) {
+    info.mutable_devices(i)->set_in_service(stats.device_in_service.at(i));
+  }
+  return info;
+}
+
+absl::Status Service::Answer(const attn::v1::GetServerInfoRequest& request,
+                             attn::v1::GetServerInfoResponse& response) const {
   const absl::Time started = MonotonicNow();
-  grpc::Status status;
-  const absl::StatusOr<Caller> caller = CallerOf(context, *parts_.callers);
+  absl::Status status;
   const auto& unknown = request.GetReflection()->GetUnknownFields(request);
-  if (!caller.ok()) {
-    status = wire::ToGrpcStatus(caller.status());
-  } else if (unknown.empty()) {
-    response = info_;
-    const SchedulerStats stats = parts_.scheduler->stats();
-    for (int i = 0; i < response.devices_size(); ++i) {
-      response.mutable_devices(i)->set_in_service(
-          stats.device_in_service.at(i));
-    }
+  if (unknown.empty()) {
+    response = info();
   } else {
-    status = wire::ToGrpcStatus(wire::UnknownFieldError(
-        "", request.GetDescriptor()->full_name(), unknown.field(0).number()));
+    status = wire::UnknownFieldError("", request.GetDescriptor()->full_name(),
+                                     unknown.field(0).number());
   }
   parts_.metrics->CallEnded(
-      Method::kGetServerInfo,
-      static_cast<absl::StatusCode>(status.error_code()),
-      MonotonicNow() - started, static_cast<int64_t>(request.ByteSizeLong()),
+      Method::kGetServerInfo, status.code(), MonotonicNow() - started,
+      static_cast<int64_t>(request.ByteSizeLong()),
       status.ok() ? static_cast<int64_t>(response.ByteSizeLong()) : 0);
   return status;
 }

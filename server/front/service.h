@@ -8,8 +8,8 @@
 #include "attn/v1/attention.grpc.pb.h"
 #include "server/front/call.h"
 #include "server/front/grpc_call.h"
-#include "server/front/info_call.h"
 #include "server/front/io_threads.h"
+#include "server/front/small_call.h"
 
 namespace attnd::server {
 
@@ -22,18 +22,32 @@ class Service final : public attn::v1::AttentionService::Service {
   // shuts down.
   void Serve(IoThreads& threads);
 
+  // GetServerInfo, for this service and for others that have it, too. While
+  // this exists, by any thread.
+  absl::Status Answer(const attn::v1::GetServerInfoRequest& request,
+                      attn::v1::GetServerInfoResponse& response) const;
+
+  // What it answers, but for unknown fields in a request, which it refuses.
+  attn::v1::GetServerInfoResponse info() const;
+
+  // For small calls of other services, which this outlives.
+  const SmallCallParts& small_calls() const { return small_calls_; }
+
  private:
+  // Whether a client may ask for GetServerInfo.
+  absl::Status Admit(const grpc::ServerContextBase& context) const;
   // Calls of the method at `index` of the service.
   GrpcCall::Kind Calls(int index,
                        std::function<std::shared_ptr<GrpcCall>()> make);
-  grpc::Status Answer(const grpc::ServerContext& context,
-                      const attn::v1::GetServerInfoRequest& request,
-                      attn::v1::GetServerInfoResponse& response);
 
   const ServiceParts parts_;
   const attn::v1::GetServerInfoResponse info_;
-  GrpcCall::Kind forward_, backward_, exchange_;
-  InfoCall::Kind get_info_;
+  SmallReads small_reads_;
+  const SmallCallParts small_calls_;
+  StreamLimits info_calls_;
+  const UnaryAnswer answer_;
+  const UnaryAdmission admit_;
+  GrpcCall::Kind forward_, backward_, exchange_, get_info_;
 };
 
 }  // namespace attnd::server

@@ -3,6 +3,7 @@
 
 // Addresses to listen on, as operators write them.
 
+#include <optional>
 #include <string>
 
 #include "absl/strings/string_view.h"
@@ -18,6 +19,14 @@ bool IsLoopback(absl::string_view host);
 
 // "127.0.0.1:7411", "[::1]:7411".
 std::string Address(absl::string_view host, int port);
+
+struct HostPort {
+  std::string host;  // without brackets
+  int port = 0;
+};
+// The inverse. None: there is no host, or no port from 0 to 65535; or a host
+// with a colon has no brackets, so that it could end anywhere.
+std::optional<HostPort> ParseHostPort(absl::string_view address);
 
 }  // namespace attnd::server
 

@@ -44,6 +44,9 @@ absl::StatusOr<int> ConnectionsWithin(int64_t limit, int64_t open,
                                       const ServerOptions& options) {
   int64_t beside = open + kBesideConnections + LingeringClose::kMost;
   if (options.metrics_port >= 0) beside += kMaxHttpConnections;
+  if (!options.admin_address.empty()) {
+    beside += kMaxHttpConnections + kMaxAdminConnections;
+  }
   beside += options.regions.Descriptors();
   if (limit <= beside) {
     return absl::ResourceExhaustedError(absl::StrCat(

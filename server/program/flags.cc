@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -94,6 +95,30 @@ void AddTlsFlags(CLI::App& app, tls::CredentialFiles& t) {
               {"1.3", tls::MinVersion::kTls13}}))
       ->default_str("1.2")
       ->group("TLS");
+}
+
+void AddReflection(CLI::App& app, Reflection& reflection) {
+  static constexpr std::pair<const char*, Reflection> kNames[] = {
+      {"off", Reflection::kOff},
+      {"admin", Reflection::kAdmin},
+      {"all", Reflection::kAll}};
+  app.add_option_function<std::string>(
+         "--reflection",
+         [&reflection](const std::string& text) {
+           for (const auto& [name, value] : kNames) {
+             if (text != name) continue;
+             reflection = value;
+             return;
+           }
+           throw CLI::ValidationError(
+               "--reflection", absl::StrCat("\"", wire::Echo(text),
+                                            "\" is none of off, admin, all"));
+         },
+         "Who may ask what is served, by gRPC's reflection: nobody (off), "
+         "who reaches --admin_address (admin), or all clients (all)")
+      ->type_name("WHO")
+      ->default_str("admin")
+      ->group("Addresses");
 }
 
 void AddRegionFlags(CLI::App& app, RegionOptions& r) {
@@ -234,8 +259,15 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--metrics_port", s.metrics_port,
                  "HTTP port for Prometheus; 0: any free one, -1: none")
       ->group("Addresses");
+  app.add_option("--admin_address", s.admin_address,
+                 "HOST:PORT for operators: /metrics, /healthz, /readyz and "
+                 "/status over HTTP, and health, channelz and reflection over "
+                 "gRPC; empty: none")
+      ->group("Addresses");
+  AddReflection(app, s.reflection);
   app.add_flag("--insecure", s.allow_insecure_bind,
-               "Allow a --host beyond loopback, without encryption")
+               "Allow a --host or --admin_address beyond loopback, without "
+               "encryption")
       ->group("Addresses");
   AddTlsFlags(app, s.tls);
 

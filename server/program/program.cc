@@ -173,15 +173,15 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   Flags flags;
   CLI::App app(
       "attnd computes exact attention, forward and backward, for gRPC "
-      "clients.\nIt serves attn.v1.AttentionService, health and reflection "
-      "until SIGTERM,\nSIGINT or SIGQUIT, and then drains; other signals end "
-      "nothing.",
+      "clients.\nIt serves attn.v1.AttentionService and health until SIGTERM, "
+      "SIGINT or\nSIGQUIT, and then drains; other signals end nothing.",
       "attnd");
   app.option_defaults()->always_capture_default();
   AddFlags(app, flags);
   try {
     ParseFlags(app, argc, argv,
-               {"--unix_socket", "--region_socket", "--region_group"});
+               {"--unix_socket", "--region_socket", "--region_group",
+                "--admin_address"});
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kBadFlags;
   }

@@ -39,16 +39,16 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
   const int processors =
       std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_CONF)));
   ThreadNeeds needs;
-  // gRPC 1.51: a pool, pollers of calls, two executors, two timers and one for
-  // reflection at first; then up to two a processor for each executor, another
-  // timer, and reflection's others.
-  needs.at_start +=
-      std::clamp(processors, 2, 32) + std::clamp(processors / 2, 2, 16) + 5;
-  needs.under_load += 4 * processors + 8;
+  // gRPC 1.51: a pool and another of its kind, two executors and two timers at
+  // first; then up to two a processor for each executor, and another timer.
+  needs.at_start += std::clamp(processors, 2, 32) + 5;
+  needs.under_load += 4 * processors + 1;
   needs.at_start +=
       devices * options.scheduler.lanes_per_device + options.IoThreads();
   if (options.metrics_port >= 0) needs.at_start += 1;
   if (options.tls.enabled()) needs.at_start += 1;
+  // Who shows pages to operators, and answers their calls.
+  if (!options.admin_address.empty()) needs.at_start += 2;
   // Who leases regions, who imports them, and who keeps their memory.
   if (options.regions.enabled()) needs.at_start += 3;
   // Who looks whether tokens have changed.

@@ -151,12 +151,19 @@ std::string ServerProcess::unix_socket() const {
 
 std::string ServerProcess::log() const { return ReadFile(folder_.File("log")); }
 
-int ServerProcess::metrics_port() const {
-  constexpr absl::string_view kAddress = "metrics on http://127.0.0.1:";
-  const std::string all = log();
-  const size_t at = all.find(kAddress.data());
+// The number that follows `text` in `log`, or -1.
+static int NumberAfter(const std::string& text, const std::string& log) {
+  const size_t at = log.find(text);
   if (at == std::string::npos) return -1;
-  return std::atoi(all.c_str() + at + kAddress.size());
+  return std::atoi(log.c_str() + at + text.size());
+}
+
+int ServerProcess::metrics_port() const {
+  return NumberAfter("metrics on http://127.0.0.1:", log());
+}
+
+int ServerProcess::admin_port() const {
+  return NumberAfter("admin on 127.0.0.1:", log());
 }
 
 std::string ServerProcess::Metrics() const {

@@ -55,6 +55,7 @@ class ServerProcess {
   std::string log() const;                  // its stderr so far
   Usage usage() const { return UsageOf(pid_); }
   int metrics_port() const;  // -1: none
+  int admin_port() const;    // -1: none, or its line is not in the log yet
   // What it says to Prometheus; it was started with --metrics_port=0.
   std::string Metrics() const;
   // One series of that, or -1.

@@ -28,8 +28,6 @@ namespace attnd::testing {
 namespace {
 
 constexpr char kForward[] = "/attn.v1.AttentionService/Forward";
-constexpr char kReflection[] =
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
 
 std::unique_ptr<ServerProcess> StartAttnd(int log = -1) {
   auto process =
@@ -84,8 +82,9 @@ TEST(ProgramLog, NoClientWritesALineOfItsOwn) {
 
 TEST(ProgramLog, ProtobufsLinesComeThroughItToo) {
   const auto process = StartAttnd();
-  // A ServerReflectionRequest whose file_by_filename is no UTF-8.
-  RawHttp2Call(process->tcp(), kReflection, {}, "\x1a\x02\xff\xfe");
+  // A HealthCheckRequest whose service is no UTF-8.
+  RawHttp2Call(process->tcp(), "/grpc.health.v1.Health/Check", {},
+               "\x0a\x02\xff\xfe");
   ExpectLogged(*process, "Z protobuf E wire_format_lite.cc:");
 }
 

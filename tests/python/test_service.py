@@ -26,6 +26,8 @@ SERVICE = "attn.v1.AttentionService"
 
 class ServiceTest(client.ClientTest):
 
+  FLAGS = ("--reflection=all",)
+
   def test_server_info(self):
     info = self.stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=60)
     self.assertRegex(info.server_instance_id, r"^[0-9a-f]{32}$")
@@ -98,12 +100,33 @@ class ServiceTest(client.ClientTest):
   def test_reflection_gives_the_proto(self):
     database = ProtoReflectionDescriptorDatabase(self.channel)
     self.assertIn(SERVICE, database.get_services())
+    for service in database.get_services():
+      file = database.FindFileContainingSymbol(service)
+      names = {f"{file.package}.{s.name}" for s in file.service}
+      self.assertIn(service, names)
     self.assertIn("grpc.health.v1.Health", database.get_services())
+    details = database.FindFileContainingSymbol("google.rpc.BadRequest")
+    self.assertIn("RetryInfo", {m.name for m in details.message_type})
     found = database.FindFileContainingSymbol(SERVICE)
     self.assertEqual(found.package, "attn.v1")
     methods = {m.name for m in found.service[0].method}
     self.assertEqual(methods, {"Forward", "Backward", "GetServerInfo",
                                "Exchange"})
+
+  def test_only_who_asks_for_reflection_gets_it(self):
+    other = harness.Server(client.OPTIONS.server)
+    with other.channel() as other_channel:
+      with self.assertRaises(grpc.RpcError) as caught:
+        ProtoReflectionDescriptorDatabase(other_channel).get_services()
+      self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+    status, log = other.stop()
+    self.assertEqual(status, 0, log)
+
+  def test_a_health_watch_tells_the_status(self):
+    watch = health_pb2_grpc.HealthStub(self.channel).Watch(
+        health_pb2.HealthCheckRequest(service=SERVICE), timeout=60)
+    self.assertEqual(next(watch).status, health_pb2.HealthCheckResponse.SERVING)
+    watch.cancel()
 
   def test_an_expired_deadline_and_a_cancelled_call(self):
     # Hundreds of GFLOP: no server is done with it in 10 ms.

@@ -23,7 +23,8 @@ MAY_INCLUDE = {
 }
 OURS = ('base/', 'kernels/', 'proto/', 'server/', 'client/', 'attnd/')
 
-GRPC = re.compile(r'(grpc|grpcpp|grpc\+\+)/|.*\.grpc\.pb\.h$')
+# Messages that gRPC's own services exchange are Protocol Buffers' alone.
+GRPC = re.compile(r'(grpc|grpcpp|grpc\+\+)/(?!.*\.pb\.h$)|.*\.grpc\.pb\.h$')
 PROTOBUF = re.compile(r'google/|.*\.pb\.h$')
 FLAGS = re.compile(r'base/flags\.h$|CLI/')
 CUDA = re.compile(r'cuda|cublas|cudnn|nvrtc|nccl|cute/|cutlass/|cooperative_groups')
@@ -38,11 +39,16 @@ GRPC_EDGES = {
     'proto/wire/grpc_bytes',
     'proto/wire/grpc_status',
     'proto/wire/grpc_time',
+    'server/admin/channelz_service',
+    'server/admin/reflection_service',
+    'server/admin_server',
     'server/front/exchange_stream',
     'server/front/grpc_call',
     'server/front/grpc_header',
-    'server/front/info_call',
+    'server/front/health_service',
     'server/front/io_threads',
+    'server/front/raw_service',
+    'server/front/small_call',
     'server/front/unary_stream',
     'server/program/library_log',
     'server/server',

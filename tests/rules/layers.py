@@ -43,6 +43,7 @@ LEVELS = (
     ('server/config',),
     ('server/telemetry',),
     ('server/front',),
+    ('server/admin',),
     ('server',),
     ('server/program',),
     # The client: its public headers, the library, the programs.

@@ -57,5 +57,21 @@ TEST(Address, HasBracketsAroundIPv6) {
   EXPECT_EQ(Address("[::1]", 80), "[::1]:80");
 }
 
+TEST(Address, IsParsedAsItIsWritten) {
+  for (const char* text : {"127.0.0.1:7411", "localhost:0", "[::1]:65535"}) {
+    const std::optional<HostPort> address = ParseHostPort(text);
+    ASSERT_TRUE(address.has_value()) << text;
+    EXPECT_EQ(Address(address->host, address->port), text);
+  }
+}
+
+TEST(Address, IsNoneWithoutAHostOrAPort) {
+  for (const char* text : {"", ":", "host", "host:", ":80", "[]:80", "::1:80",
+                           "[::1:80", "host:65536", "host:-1", "host:+1",
+                           "host: 1", "host:1 ", "host:0x1", "host:99999999"}) {
+    EXPECT_FALSE(ParseHostPort(text).has_value()) << text;
+  }
+}
+
 }  // namespace
 }  // namespace attnd::server

@@ -24,7 +24,7 @@ class DescribeTest : public ::testing::Test {
     return MakeServerInfo("this one", options_, backends_);
   }
   std::vector<std::string> Lines() {
-    return DescribeServer(options_, backends_, 7411, -1);
+    return DescribeServer(options_, backends_, 7411, -1, 7412);
   }
 
   ServerOptions options_;
@@ -35,6 +35,12 @@ TEST_F(DescribeTest, TheServerIsTheOneItIsSaidToBe) {
   EXPECT_EQ(Info().server_instance_id(), "this one");
   EXPECT_EQ(NewInstanceId().size(), 32);
   EXPECT_NE(NewInstanceId(), NewInstanceId());
+}
+
+TEST_F(DescribeTest, SaysWhereOperatorsMayLook) {
+  EXPECT_THAT(Lines(), Not(Contains(HasSubstr("admin"))));
+  options_.admin_address = "[::1]:0";
+  EXPECT_THAT(Lines(), Contains("admin on [::1]:7412, HTTP and gRPC"));
 }
 
 TEST_F(DescribeTest, WithoutRegionsThereAreNone) {

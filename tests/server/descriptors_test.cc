@@ -36,11 +36,12 @@ TEST(Descriptors, LeaveRoomForWhatIsNoConnection) {
   EXPECT_EQ(Within(400 + 400 - most, options), 400);
   options.metrics_port = 0;
   EXPECT_EQ(Within(400 + kMaxHttpConnections, options), most);
+  options.admin_address = "127.0.0.1:0";
+  const int http = 2 * kMaxHttpConnections + kMaxAdminConnections;
+  EXPECT_EQ(Within(400 + http, options), most);
   options.regions.socket = "/run/attnd/region";
   options.regions.memory_bytes = int64_t{1} << 30;
-  EXPECT_EQ(Within(400 + kMaxHttpConnections + options.regions.Descriptors(),
-                   options),
-            most);
+  EXPECT_EQ(Within(400 + http + options.regions.Descriptors(), options), most);
 }
 
 TEST(Descriptors, MustAllowAConnection) {

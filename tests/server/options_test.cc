@@ -73,6 +73,26 @@ TEST(ServerOptions, NamesTheFlagThatIsOutOfRange) {
               StartsWith("--max_batch_delay:"));
 }
 
+TEST(ServerOptions, TheAdminAddressIsLoopbackUnlessInsecure) {
+  for (const char* good : {"127.0.0.1:0", "[::1]:7412", "localhost:65535"}) {
+    EXPECT_EQ(Refusal([good](auto& o) { o.admin_address = good; }), "") << good;
+  }
+  for (const char* bad :
+       {"127.0.0.1", ":7412", "7412", "::1:7412", "127.0.0.1:65536",
+        "127.0.0.1:-1", "127.0.0.1:+1", "127.0.0.1: 1", "127.0.0.1:"}) {
+    EXPECT_THAT(Refusal([bad](auto& o) { o.admin_address = bad; }),
+                StartsWith("--admin_address: must be HOST:PORT"))
+        << bad;
+  }
+  EXPECT_THAT(Refusal([](auto& o) { o.admin_address = "0.0.0.0:7412"; }),
+              StartsWith("--admin_address: 0.0.0.0 is not loopback"));
+  EXPECT_EQ(Refusal([](auto& o) {
+              o.admin_address = "0.0.0.0:7412";
+              o.allow_insecure_bind = true;
+            }),
+            "");
+}
+
 TEST(ServerOptions, SaysTheRangeOfTheSchedulersFlags) {
   EXPECT_EQ(
       Refusal([](auto& o) { o.scheduler.max_batch_delay = absl::Seconds(11); }),
