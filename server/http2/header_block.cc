@@ -10,7 +10,6 @@ constexpr uint32_t kTableBytes = 4096;
 constexpr uint64_t kWithinReason = 4;
 // What a client puts into a frame, at least, unless it is the last.
 constexpr uint64_t kFrameBytes = 16 << 10;
-constexpr uint64_t kSmallFrames = 8;
 // A block keeps this much memory for the next one.
 constexpr size_t kKeptBytes = 4 << 10;
 
@@ -19,18 +18,16 @@ constexpr size_t kKeptBytes = 4 << 10;
 HeaderBlock::HeaderBlock(uint64_t max_list_bytes)
     : max_list_bytes_(max_list_bytes),
       most_bytes_(kWithinReason * max_list_bytes + kFrameBytes),
-      most_frames_(kSmallFrames + most_bytes_ / kFrameBytes),
       sizer_(kTableBytes) {}
 
 std::optional<Violation> HeaderBlock::Begin(const Frame& frame) {
+  is_continued_ = is_open_;
   if (!is_open_) {
     bytes_.clear();
-    frames_ = 0;
     stream_ = frame.stream;
   }
   is_open_ = true;
-  ++frames_;
-  if (frames_ > most_frames_ || bytes_.size() + frame.length > most_bytes_) {
+  if (bytes_.size() + frame.length > most_bytes_) {
     return Violation{ErrorCode::kEnhanceYourCalm, "headers without end"};
   }
   return std::nullopt;
@@ -51,7 +48,7 @@ std::optional<Violation> HeaderBlock::End(const Frame& frame) {
     return Violation{ErrorCode::kCompressionError, "headers are malformed"};
   }
   const uint64_t most =
-      frames_ > 1 ? max_list_bytes_ : kWithinReason * max_list_bytes_;
+      is_continued_ ? max_list_bytes_ : kWithinReason * max_list_bytes_;
   if (*list_bytes > most) {
     return Violation{ErrorCode::kEnhanceYourCalm, "headers are too large"};
   }

@@ -16,9 +16,10 @@ namespace attnd::server::http2 {
 
 // gRPC (1.51) bounds the headers of each frame and not what several make up
 // together, and keeps a string that is announced as longer than any limit while
-// it comes. Here a block is bounded while it comes, and looked at as soon as it
-// is whole. What one frame brings beyond the limit, within reason, is left to
-// gRPC, which refuses the call alone and says why. Not thread-safe.
+// it comes. Here a block's bytes are bounded while it comes, and looked at as
+// soon as it is whole. What one frame brings beyond the limit, within reason,
+// is left to gRPC, which refuses the call alone and says why. In how many
+// frames it comes is the caller's to bound. Not thread-safe.
 class HeaderBlock {
  public:
   // `max_list_bytes` is SETTINGS_MAX_HEADER_LIST_SIZE's.
@@ -39,11 +40,10 @@ class HeaderBlock {
 
   const uint64_t max_list_bytes_;
   const uint64_t most_bytes_;  // of a block
-  const uint64_t most_frames_;
   HeaderListSizer sizer_;
   bool is_open_ = false;
   uint32_t stream_ = 0;
-  uint64_t frames_ = 0;
+  bool is_continued_ = false;  // it is of more frames than one
   std::vector<uint8_t> bytes_;
 };
 

@@ -11,6 +11,8 @@ namespace {
 constexpr absl::Duration kYoung = absl::Seconds(1);
 // DATA that carries less says nothing: the prefix of a message has five bytes.
 constexpr uint32_t kEmptyData = 5;
+// Clients cut headers into frames that are as large as may be, the last aside.
+constexpr uint32_t kSmallContinuation = 1 << 10;
 // gRPC keeps what a GOAWAY says, and takes a setting at a time.
 constexpr uint32_t kMostGoAway = 4 << 10;
 constexpr uint32_t kMostSettings = 1 << 10;
@@ -138,7 +140,8 @@ std::optional<Violation> Inspector::Begin(const Frame& frame) {
     case kHeaders:
       return BeginHeaders(frame);
     case kContinuation:
-      return headers_.Begin(frame);
+      if (auto violation = headers_.Begin(frame)) return violation;
+      break;
     case kSettings:
       return BeginSettings(frame);
     case kData:
@@ -218,6 +221,12 @@ std::optional<Violation> Inspector::PayOf(const Frame& frame) {
       break;
     case kRstStream:
       return PayReset(frame.stream);
+    case kContinuation:
+      if (frame.length < kSmallContinuation && !frame.has(kEndHeaders) &&
+          !others_.Take(now_)) {
+        return Flood("headers without end");
+      }
+      break;
     case kPing:
       if (!(frame.has(kAck) ? others_ : pings_).Take(now_)) {
         return Flood("a flood of PING");

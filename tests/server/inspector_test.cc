@@ -205,15 +205,55 @@ TEST_F(InspectorTest, TakesPaddingAndPriorityOffHeaders) {
 TEST_F(InspectorTest, EndsHeadersWithoutEnd) {
   Greet();
   ASSERT_EQ(Receive(Request(1, 0)), ErrorCode::kNoError);
-  const std::string more = Literal("x-more", std::string(100, 'v'));
+  std::string more;
+  while (more.size() < 2000) more += Literal("x-more", std::string(100, 'v'));
   EXPECT_LE(Flood([&](uint32_t) { return FrameOf(kContinuation, 0, 1, more); }),
-            20);
+            50);
 }
 
-TEST_F(InspectorTest, EndsHeadersOfEmptyFrames) {
+TEST_F(InspectorTest, EndsHeadersOfSmallFrames) {
+  for (const char* part : {"", "\x82", "\x82\x82\x82\x82"}) {
+    inspector_.emplace(InspectorOptions());
+    Greet();
+    ASSERT_EQ(Receive(Request(1, 0)), ErrorCode::kNoError);
+    EXPECT_LE(
+        Flood([&](uint32_t) { return FrameOf(kContinuation, 0, 1, part); }),
+        500);
+  }
+}
+
+// One after another: what they take together counts.
+TEST_F(InspectorTest, EndsManyHeadersOfSmallFrames) {
   Greet();
+  EXPECT_LE(Flood([](uint32_t i) {
+              const uint32_t stream = 2 * i + 1;
+              return Request(stream, 0) + FrameOf(kContinuation, 0, stream) +
+                     FrameOf(kContinuation, kEndHeaders, stream);
+            }),
+            500);
+}
+
+TEST_F(InspectorTest, LetsHeadersComeByteByByte) {
+  Greet();
+  const std::string block = Literal("x-name", std::string(100, 'v'));
   ASSERT_EQ(Receive(Request(1, 0)), ErrorCode::kNoError);
-  EXPECT_LE(Flood([&](uint32_t) { return FrameOf(kContinuation, 0, 1); }), 20);
+  for (const char byte : block) {
+    ASSERT_EQ(Receive(FrameOf(kContinuation, 0, 1, {&byte, 1})),
+              ErrorCode::kNoError);
+  }
+  EXPECT_EQ(Receive(FrameOf(kContinuation, kEndHeaders, 1)),
+            ErrorCode::kNoError);
+}
+
+// As of a client whose metadata are a little more than a frame, always.
+TEST_F(InspectorTest, LetsTheLastFrameOfHeadersBeSmall) {
+  Greet();
+  for (uint32_t stream = 1; stream < 4000; stream += 2) {
+    ASSERT_EQ(Receive(Request(stream, kEndStream) +
+                      FrameOf(kContinuation, kEndHeaders, stream, kBlock)),
+              ErrorCode::kNoError);
+    Send(FrameOf(kHeaders, kEndHeaders | kEndStream, stream, kBlock));
+  }
 }
 
 // gRPC would wait for the string, and keep what it has of it.
