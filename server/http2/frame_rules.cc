@@ -60,8 +60,10 @@ std::optional<Violation> CheckFrame(const Frame& frame,
   const bool is_whole_settings =
       frame.type != kSettings ||
       (frame.has(kAck) ? frame.length == 0 : frame.length % kSettingBytes == 0);
+  const bool lacks_pad_length =
+      frame.type == kData && frame.has(kPadded) && frame.length == 0;
   if (frame.length < rule.least_bytes || frame.length > rule.most_bytes ||
-      !is_whole_settings) {
+      !is_whole_settings || lacks_pad_length) {
     return Violation{ErrorCode::kFrameSizeError,
                      "a frame's length is not its type's"};
   }

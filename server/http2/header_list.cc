@@ -82,16 +82,22 @@ static_assert(std::size(kStatic) == 61);
 
 // More than any length in a block that is bounded.
 constexpr uint64_t kMostInteger = uint64_t{1} << 31;
+// Of the table, that a block may begin with: the least since the block before
+// it, and the last (section 4.2).
+constexpr int kMostTableSizes = 2;
 
 }  // namespace
 
 std::optional<uint64_t> HeaderListSizer::Add(Bytes block) {
   uint64_t size = 0;
   bool had_header = false;
+  int table_sizes = 0;
   while (!block.empty()) {
     if ((block[0] & 0xe0) == 0x20) {
-      // Only before the first header (section 4.2).
-      if (had_header || !TakeTableSize(block)) return std::nullopt;
+      if (had_header || ++table_sizes > kMostTableSizes ||
+          !TakeTableSize(block)) {
+        return std::nullopt;
+      }
       continue;
     }
     const std::optional<Entry> header = TakeHeader(block);

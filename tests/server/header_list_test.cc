@@ -95,6 +95,7 @@ TEST_F(HeaderListTest, RefusesWhatIsMalformed) {
            "00",                  // neither
            "3fe21f",              // a table of 4,097 bytes
            "8220",                // a table's size after a header
+           "203e3f0182",          // three sizes
            "00810061",            // Huffman code, badly padded
        }) {
     HeaderListSizer sizer(4096);

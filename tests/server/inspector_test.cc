@@ -137,6 +137,7 @@ TEST_F(InspectorTest, EndsWhatBreaksTheRules) {
   const Broken cases[] = {
       {FrameOf(kData, 0, 0), ErrorCode::kProtocolError},
       {FrameOf(kData, 0, 1), ErrorCode::kProtocolError},  // idle
+      {open + FrameOf(kData, kPadded, 1), ErrorCode::kFrameSizeError},
       {FrameOf(kHeaders, kEndHeaders, 0, kBlock), ErrorCode::kProtocolError},
       {FrameOf(kHeaders, kEndHeaders, 2, kBlock), ErrorCode::kProtocolError},
       {FrameOf(kPriority, 0, 1, "1234"), ErrorCode::kFrameSizeError},
