@@ -73,9 +73,7 @@ MalformedCase ConnectionCase(std::string name, std::string section,
   return {.name = std::move(name),
           .section = std::move(section),
           .bytes = std::move(bytes),
-          .expected = {ConnectionError(code)},
-          .differs = Closed(),
-          .why = kNoGoAway};
+          .expected = {ConnectionError(code)}};
 }
 
 MalformedCase But(MalformedCase c, Outcome differs, std::string why) {

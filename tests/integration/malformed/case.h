@@ -74,7 +74,7 @@ struct MalformedCase {
 
 using MalformedCases = std::vector<MalformedCase>;
 
-// A case that ends the connection with `code`, of which gRPC does not tell.
+// A case that ends the connection with `code`.
 MalformedCase ConnectionCase(std::string name, std::string section,
                              std::string bytes, ErrorCode code);
 
@@ -82,10 +82,6 @@ MalformedCase ConnectionCase(std::string name, std::string section,
 MalformedCase But(MalformedCase c, Outcome differs, std::string why);
 
 // Reasons that tables share.
-inline constexpr char kNoGoAway[] =
-    "gRPC ends connections without GOAWAY, which it SHOULD send (5.4.1)";
-inline constexpr char kUnknownStreams[] =
-    "gRPC skips frames on streams that it does not know, whichever they are";
 inline constexpr char kDataIsProtocol[] =
     "gRPC resets a stream with PROTOCOL_ERROR whatever is wrong with DATA";
 inline constexpr char kNoPadding[] = "gRPC does not know padding";

@@ -66,10 +66,9 @@ void AddFixedLengths(MalformedCases& cases) {
                            OpenStream() + Frame(kReset, 0, 1, Zeros(size))));
   }
   for (const int size : {0, 4, 6}) {
-    cases.push_back(But(
+    cases.push_back(
         OfStream(OfSize(absl::StrCat("PRIORITY of ", size, " bytes"), "6.3",
-                        OpenStream() + Frame(kPriority, 0, 1, Zeros(size)))),
-        Ignored(), "gRPC skips PRIORITY"));
+                        OpenStream() + Frame(kPriority, 0, 1, Zeros(size)))));
   }
 }
 
@@ -77,14 +76,12 @@ void AddFixedLengths(MalformedCases& cases) {
 void AddPadding(MalformedCases& cases) {
   const std::string open = OpenStream();
   const MalformedCase added[] = {
-      But(OfSize("padded HEADERS of no bytes", "6.2",
-                 Frame(kHeaders, kPadded | kEndHeaders, 1)),
-          Ignored(), kNoPadding),
+      OfSize("padded HEADERS of no bytes", "6.2",
+             Frame(kHeaders, kPadded | kEndHeaders, 1)),
       OfSize("HEADERS that end within their priority", "6.2",
              Frame(kHeaders, kHasPriority | kEndHeaders, 1, Zeros(4))),
-      But(OfStream(OfSize("padded DATA of no bytes", "6.1",
-                          open + Frame(kData, kPadded, 1))),
-          StreamError(ErrorCode::kProtocol), kDataIsProtocol),
+      OfStream(OfSize("padded DATA of no bytes", "6.1",
+                      open + Frame(kData, kPadded, 1))),
       But(ConnectionCase("DATA padded by all of itself", "6.1",
                          open + Frame(kData, kPadded, 1, "\4xyz"),
                          ErrorCode::kProtocol),
@@ -120,8 +117,7 @@ MalformedCases FrameSizeCases() {
       TooLarge("an unknown frame", 0x77, 0, kLargest),
   };
   for (const uint32_t size : {kTooLarge, kLargest}) {
-    cases.push_back(But(OfStream(TooLarge("DATA", kData, 1, size)),
-                        StreamError(ErrorCode::kProtocol), kDataIsProtocol));
+    cases.push_back(OfStream(TooLarge("DATA", kData, 1, size)));
   }
   AddFixedLengths(cases);
   AddPadding(cases);

@@ -105,7 +105,9 @@ void AddMetadata(MalformedCases& cases) {
                  Frame(kContinuation, kEndHeaders, 1, block.substr(kMaxFrame)) +
                  Frame(kData, kEndStream, 1, GoodBody()),
              {Status(kResourceExhausted), Http(431)}),
-          Status(kOk), "gRPC counts metadata frame by frame"));
+          ConnectionError(ErrorCode::kEnhanceYourCalm),
+          "gRPC counts metadata frame by frame, so attnd ends connections for "
+          "what several frames bring too much"));
 }
 
 void AddEncodings(MalformedCases& cases) {

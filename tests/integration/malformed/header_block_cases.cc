@@ -74,26 +74,26 @@ void AddContinuations(MalformedCases& cases) {
 void AddTrailers(MalformedCases& cases) {
   const std::string body = Frame(kData, 0, 1, GoodBody().substr(0, 50));
   const auto malformed = [&](std::string name, uint8_t flags,
-                             const std::string& block, Outcome differs,
-                             std::string why) {
-    cases.push_back(
-        {.name = std::move(name),
-         .section = "8.1",
-         .bytes = OpenStream() + body + Frame(kHeaders, flags, 1, block),
-         .expected = {StreamError(ErrorCode::kProtocol),
-                      ConnectionError(ErrorCode::kProtocol), Http(400)},
-         .differs = std::move(differs),
-         .why = std::move(why)});
+                             const std::string& block) -> MalformedCase {
+    return {.name = std::move(name),
+            .section = "8.1",
+            .bytes = OpenStream() + body + Frame(kHeaders, flags, 1, block),
+            .expected = {StreamError(ErrorCode::kProtocol),
+                         ConnectionError(ErrorCode::kProtocol), Http(400)}};
   };
   const std::string no_rules = "gRPC takes any header for a trailer";
-  malformed("trailers without END_STREAM", kEndHeaders,
-            PackedHeader("x-more", "y"), Closed(), kNoGoAway);
-  malformed("HEADERS of a request twice", kEndHeaders, GoodHeaders(), Closed(),
-            kNoGoAway);
-  malformed("trailers with a :path", kEndHeaders | kEndStream,
-            PackedHeader(":path", kForwardPath), Status(3), no_rules);
-  malformed("trailers with a :status", kEndHeaders | kEndStream,
-            PackedHeader(":status", "200"), Status(3), no_rules);
+  const MalformedCase added[] = {
+      malformed("trailers without END_STREAM", kEndHeaders,
+                PackedHeader("x-more", "y")),
+      malformed("HEADERS of a request twice", kEndHeaders, GoodHeaders()),
+      But(malformed("trailers with a :path", kEndHeaders | kEndStream,
+                    PackedHeader(":path", kForwardPath)),
+          Status(3), no_rules),
+      But(malformed("trailers with a :status", kEndHeaders | kEndStream,
+                    PackedHeader(":status", "200")),
+          Status(3), no_rules),
+  };
+  cases.insert(cases.end(), std::begin(added), std::end(added));
 }
 
 }  // namespace

@@ -10,9 +10,6 @@
 namespace attnd::testing {
 namespace {
 
-constexpr char kPromises[] =
-    "gRPC skips PUSH_PROMISE as it does frames that it does not know";
-
 std::string Window(uint32_t stream) {
   return Frame(kWindowUpdate, 0, stream, BigEndian(1, 4));
 }
@@ -36,12 +33,6 @@ MalformedCase Protocol(std::string name, std::string section,
   return ConnectionCase(std::move(name), std::move(section), std::move(bytes),
                         ErrorCode::kProtocol);
 }
-// The same, and gRPC overlooks it.
-MalformedCase Skipped(std::string name, std::string section,
-                      std::string bytes) {
-  return But(Protocol(std::move(name), std::move(section), std::move(bytes)),
-             Ignored(), kUnknownStreams);
-}
 
 void AddWrongStreams(MalformedCases& cases) {
   const std::string open = OpenStream();
@@ -50,29 +41,22 @@ void AddWrongStreams(MalformedCases& cases) {
   const std::string goaway = Frame(kGoAway, 0, 1, std::string(8, '\0'));
   const std::string promise =
       Frame(kPushPromise, kEndHeaders, 1, BigEndian(2, 4) + GoodHeaders());
-  const std::string not_looked_at =
-      "gRPC does not look at the stream of PING and GOAWAY";
   const MalformedCase added[] = {
-      Skipped("DATA on stream 0", "6.1", Data(0)),
-      Skipped("HEADERS on stream 0", "6.2", Headers(0)),
-      Skipped("PRIORITY on stream 0", "6.3", Priority(0)),
-      Skipped("RST_STREAM on stream 0", "6.4", Reset(0)),
+      Protocol("DATA on stream 0", "6.1", Data(0)),
+      Protocol("HEADERS on stream 0", "6.2", Headers(0)),
+      Protocol("PRIORITY on stream 0", "6.3", Priority(0)),
+      Protocol("RST_STREAM on stream 0", "6.4", Reset(0)),
       Protocol("SETTINGS on a stream", "6.5", settings),
       Protocol("SETTINGS on an open stream", "6.5", open + settings),
       Protocol("an acknowledgement on a stream", "6.5",
                Frame(kSettings, kAck, 1)),
-      But(Protocol("PUSH_PROMISE on stream 0", "6.6",
-                   Frame(kPushPromise, kEndHeaders, 0, BigEndian(2, 4))),
-          Ignored(), kPromises),
-      But(Protocol("PUSH_PROMISE of a client", "8.4", open + promise),
-          Ignored(), kPromises),
-      But(Protocol("PING on a stream", "6.7", ping), Ignored(), not_looked_at),
-      But(Protocol("PING on an open stream", "6.7", open + ping), Ignored(),
-          not_looked_at),
-      But(Protocol("GOAWAY on a stream", "6.8", goaway), Ignored(),
-          not_looked_at),
-      But(Protocol("GOAWAY on an open stream", "6.8", open + goaway), Ignored(),
-          not_looked_at),
+      Protocol("PUSH_PROMISE on stream 0", "6.6",
+               Frame(kPushPromise, kEndHeaders, 0, BigEndian(2, 4))),
+      Protocol("PUSH_PROMISE of a client", "8.4", open + promise),
+      Protocol("PING on a stream", "6.7", ping),
+      Protocol("PING on an open stream", "6.7", open + ping),
+      Protocol("GOAWAY on a stream", "6.8", goaway),
+      Protocol("GOAWAY on an open stream", "6.8", open + goaway),
       Protocol("CONTINUATION on stream 0", "6.10",
                Frame(kContinuation, kEndHeaders, 0, GoodHeaders())),
   };
@@ -82,15 +66,15 @@ void AddWrongStreams(MalformedCases& cases) {
 void AddIdleStreams(MalformedCases& cases) {
   for (const uint32_t stream : {1u, 2u, 0x7fffffffu}) {
     const std::string on = absl::StrCat(" on idle stream ", stream);
-    cases.push_back(Skipped("DATA" + on, "5.1", Data(stream)));
-    cases.push_back(Skipped("RST_STREAM" + on, "6.4", Reset(stream)));
-    cases.push_back(Skipped("WINDOW_UPDATE" + on, "5.1", Window(stream)));
+    cases.push_back(Protocol("DATA" + on, "5.1", Data(stream)));
+    cases.push_back(Protocol("RST_STREAM" + on, "6.4", Reset(stream)));
+    cases.push_back(Protocol("WINDOW_UPDATE" + on, "5.1", Window(stream)));
   }
-  cases.push_back(Skipped("HEADERS on an even stream", "5.1.1", GoodCall(2)));
-  cases.push_back(Skipped("HEADERS on an even stream after an odd one", "5.1.1",
-                          OpenStream() + GoodCall(4)));
-  MalformedCase below = Skipped("HEADERS on a stream below the last", "5.1.1",
-                                Headers(5) + Headers(3));
+  cases.push_back(Protocol("HEADERS on an even stream", "5.1.1", GoodCall(2)));
+  cases.push_back(Protocol("HEADERS on an even stream after an odd one",
+                           "5.1.1", OpenStream() + GoodCall(4)));
+  MalformedCase below = Protocol("HEADERS on a stream below the last", "5.1.1",
+                                 Headers(5) + Headers(3));
   below.expected.push_back(ConnectionError(ErrorCode::kStreamClosed));
   cases.push_back(below);
   // Stream 5 has closed stream 3, and on closed streams DATA may be ignored.
@@ -111,14 +95,11 @@ void AddHalfClosed(MalformedCases& cases) {
       {"HEADERS", Headers(1)},
       {"trailers", Trailers()}};
   for (const auto& [name, bytes] : added) {
-    cases.push_back(
-        {.name = absl::StrCat(name, " after END_STREAM"),
-         .section = "5.1",
-         .bytes = WatchCall() + bytes,
-         .expected = {StreamError(ErrorCode::kStreamClosed),
-                      ConnectionError(ErrorCode::kStreamClosed)},
-         .differs = Ignored(),
-         .why = "gRPC skips frames on a stream of which nothing may come"});
+    cases.push_back({.name = absl::StrCat(name, " after END_STREAM"),
+                     .section = "5.1",
+                     .bytes = WatchCall() + bytes,
+                     .expected = {StreamError(ErrorCode::kStreamClosed),
+                                  ConnectionError(ErrorCode::kStreamClosed)}});
   }
 }
 
