@@ -24,7 +24,7 @@ struct Flood {
   // What comes then, over and over; `i` counts from 0.
   std::function<std::string(uint32_t i)> more;
   bool acknowledges = true;  // the server's SETTINGS
-  // gRPC may end it as well, by what has come before a frame is whole.
+  // gRPC may end it as well, by what came before the server has seen enough.
   bool grpc_may_end = false;
 };
 
