@@ -3,12 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -21,6 +19,8 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "tests/hang_limit.h"
+#include "tests/integration/http2_bytes.h"
+#include "tests/integration/http2_socket.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
 
@@ -30,24 +30,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // A client's part of HTTP/2 before its first call.
-constexpr absl::string_view kPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-constexpr absl::string_view kSettings("\0\0\0\4\0\0\0\0\0", 9);
-
-// A connection to 127.0.0.1:`port` from 127.0.0.`host`, which sends `bytes`.
-// Receives wait for kHangLimit at most.
-Descriptor Connected(int port, int host, absl::string_view bytes) {
-  Descriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const timeval timeout = absl::ToTimeval(kHangLimit);
-  setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  sockaddr_in at = {};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + host);
-  EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0);
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  at.sin_port = htons(port);
-  EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0);
-  (void)!send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  return fd;
+std::string Greeting() {
+  return absl::StrCat(kPreface, Frame(kSettings, 0, 0));
 }
 
 // Reads until the server has closed it; false: it did not.
@@ -74,8 +58,13 @@ class ConnectionsTest : public ::testing::Test {
     ASSERT_TRUE(process.ok()) << process.status();
     process_ = *std::move(process);
     ASSERT_TRUE(process_->AwaitLog("metrics on"));
-    port_ = std::atoi(
-        process_->tcp().substr(process_->tcp().rfind(':') + 1).c_str());
+  }
+  // A connection from 127.0.0.`host`, which sends `bytes`.
+  Descriptor Connected(int host, absl::string_view bytes) const {
+    Descriptor fd(TryToConnect(process_->tcp(), host));
+    EXPECT_TRUE(fd.valid());
+    SendBytes(fd.get(), bytes);
+    return fd;
   }
   // How many descriptors the server may have from now on.
   void LimitDescriptors(rlim_t most) {
@@ -95,12 +84,11 @@ class ConnectionsTest : public ::testing::Test {
   }
 
   std::unique_ptr<ServerProcess> process_;
-  int port_ = -1;
 };
 
 TEST_F(ConnectionsTest, ThoseOfOneClientAreLimited) {
   Start({"--max_connections_per_client=2", "--header_time=1h"});
-  const Descriptor first = Connected(port_, 1, kPreface);
+  const Descriptor first = Connected(1, kPreface);
   EXPECT_TRUE(IsServed(first));
   auto second = Connect(process_->tcp());
   EXPECT_EQ(attnd::testing::Health(second), "SERVING");
@@ -111,7 +99,7 @@ TEST_F(ConnectionsTest, ThoseOfOneClientAreLimited) {
       process_->AwaitLog("refused a connection of 127.0.0.1: it has as many as "
                          "--max_connections_per_client allows"));
   // Others have their own, and what it has goes on.
-  EXPECT_TRUE(IsServed(Connected(port_, 2, kPreface)));
+  EXPECT_TRUE(IsServed(Connected(2, kPreface)));
   EXPECT_EQ(attnd::testing::Health(Connect(process_->unix_socket())),
             "SERVING");
   EXPECT_EQ(attnd::testing::Health(second), "SERVING");
@@ -123,10 +111,10 @@ TEST_F(ConnectionsTest, ThoseOfAllAreLimited) {
   Start({"--max_connections=3", "--header_time=1h"});
   std::vector<Descriptor> peers;
   for (int host = 1; host <= 3; ++host) {
-    peers.push_back(Connected(port_, host, kPreface));
+    peers.push_back(Connected(host, kPreface));
     EXPECT_TRUE(IsServed(peers.back()));
   }
-  EXPECT_TRUE(IsClosed(Connected(port_, 4, kPreface)));
+  EXPECT_TRUE(IsClosed(Connected(4, kPreface)));
   EXPECT_EQ(Refused("max_connections"), 1);
   EXPECT_EQ(Open(), 3);
   EXPECT_EQ(process_->Metric("attnd_accepted_connections_total"), 3);
@@ -134,8 +122,7 @@ TEST_F(ConnectionsTest, ThoseOfAllAreLimited) {
       "refused a connection of 127.0.0.4: as many are open as "
       "--max_connections allows"));
   peers.pop_back();
-  EXPECT_TRUE(
-      Eventually([&] { return IsServed(Connected(port_, 4, kPreface)); }));
+  EXPECT_TRUE(Eventually([&] { return IsServed(Connected(4, kPreface)); }));
 }
 
 // gRPC's own listener never accepted again after that (CVE-2023-4785).
@@ -145,7 +132,7 @@ TEST_F(ConnectionsTest, MoreThanDescriptorsDoNotEndTheServer) {
   EXPECT_EQ(attnd::testing::Health(channel), "SERVING");
   LimitDescriptors(process_->usage().descriptors + 8);
   std::vector<Descriptor> peers;
-  for (int i = 0; i < 64; ++i) peers.push_back(Connected(port_, 1, kPreface));
+  for (int i = 0; i < 64; ++i) peers.push_back(Connected(1, kPreface));
   // None waits in vain.
   int served = 0;
   for (const Descriptor& peer : peers) {
@@ -166,10 +153,10 @@ TEST_F(ConnectionsTest, MoreThanDescriptorsDoNotEndTheServer) {
 // However its peer went, and whatever it left behind.
 TEST_F(ConnectionsTest, NoneIsForgotten) {
   Start({});
-  const auto call = absl::StrCat(kPreface, kSettings);
+  const std::string call = Greeting();
   for (int i = 0; i < 20; ++i) {
-    const Descriptor closed = Connected(port_, 1, i % 2 == 0 ? call : "");
-    const Descriptor reset = Connected(port_, 1, i % 2 == 0 ? call : "x");
+    const Descriptor closed = Connected(1, i % 2 == 0 ? call : "");
+    const Descriptor reset = Connected(1, i % 2 == 0 ? call : "x");
     const linger at_once = {1, 0};
     setsockopt(reset.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   }
@@ -182,7 +169,7 @@ TEST_F(ConnectionsTest, NoneIsForgotten) {
     EXPECT_GE(Open(), 1);
   }
   // Half closed: gRPC ends it, as nobody could send a call any more.
-  const Descriptor half = Connected(port_, 1, call);
+  const Descriptor half = Connected(1, call);
   EXPECT_TRUE(IsServed(half));
   shutdown(half.get(), SHUT_WR);
   EXPECT_TRUE(IsClosed(half));
@@ -216,16 +203,14 @@ TEST_F(ConnectionsTest, ThoseWithoutCallsAreClosed) {
   }
   EXPECT_FALSE(running.WaitFor(absl::ZeroDuration()));
   // Nor is one kept that speaks HTTP/2 and never calls.
-  EXPECT_TRUE(IsClosed(Connected(port_, 1, absl::StrCat(kPreface, kSettings))));
+  EXPECT_TRUE(IsClosed(Connected(1, Greeting())));
 }
 
 TEST_F(ConnectionsTest, ThoseThatNeverBeginAreClosed) {
   Start({"--header_time=300ms"});
-  const Descriptor speaking =
-      Connected(port_, 1, absl::StrCat(kPreface, kSettings));
-  for (const absl::string_view sent :
-       {absl::string_view(), kPreface.substr(0, 5), kPreface}) {
-    EXPECT_TRUE(IsClosed(Connected(port_, 1, sent))) << sent;
+  const Descriptor speaking = Connected(1, Greeting());
+  for (const absl::string_view sent : {"", "PRI *", kPreface}) {
+    EXPECT_TRUE(IsClosed(Connected(1, sent))) << sent;
   }
   EXPECT_TRUE(Eventually([&] { return Open() == 1; }));
   EXPECT_EQ(Health(), "SERVING");

@@ -1,39 +1,24 @@
 #include "tests/integration/floods.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
-#include "tests/hang_limit.h"
 #include "tests/integration/http2_bytes.h"
+#include "tests/integration/http2_socket.h"
 
 namespace attnd::testing {
 namespace {
 
 // Of a call that the server would serve.
-std::string CallHeaders() {
-  std::string block;
-  for (const auto& [name, value] :
-       std::vector<std::pair<std::string, std::string>>{
-           {":method", "POST"},
-           {":scheme", "http"},
-           {":path", "/attn.v1.AttentionService/Forward"},
-           {":authority", "test"},
-           {"te", "trailers"},
-           {"content-type", "application/grpc"}}) {
-    absl::StrAppend(&block, PackedHeader(name, value));
-  }
-  return block;
+std::string GoodHeaders() {
+  return PackedHeaders(CallHeaders("/attn.v1.AttentionService/Forward"));
 }
 
 std::string Call(uint32_t stream) {
-  return Frame(kHeaders, kEndHeaders, stream, CallHeaders());
+  return Frame(kHeaders, kEndHeaders, stream, GoodHeaders());
 }
 
 std::string Headers(size_t bytes) {
@@ -45,13 +30,7 @@ std::string Headers(size_t bytes) {
   return block;
 }
 
-// Each as often as it says at once: a write is to hold some of them.
-std::string Repeated(const std::string& frame, int times) {
-  std::string all;
-  for (int i = 0; i < times; ++i) all += frame;
-  return all;
-}
-
+// A write is to hold some of them.
 Flood OfFrames(const std::string& name, const std::string& frame,
                const std::string& first = "") {
   return {name, first, [many = Repeated(frame, 50)](uint32_t) { return many; }};
@@ -59,32 +38,32 @@ Flood OfFrames(const std::string& name, const std::string& frame,
 
 std::vector<Flood> MakeFloods() {
   std::vector<Flood> floods;
-  floods.push_back({"endless headers", Frame(kHeaders, 0, 1, CallHeaders()),
+  floods.push_back({"endless headers", Frame(kHeaders, 0, 1, GoodHeaders()),
                     [part = Frame(kContinuation, 0, 1, Headers(9000))](
                         uint32_t) { return part; }});
   floods.push_back(OfFrames("empty CONTINUATION", Frame(kContinuation, 0, 1),
-                            Frame(kHeaders, 0, 1, CallHeaders())));
+                            Frame(kHeaders, 0, 1, GoodHeaders())));
   floods.push_back(
       {"a string of a gigabyte",
        Frame(kHeaders, 0, 1,
-             absl::StrCat(CallHeaders(), std::string(1, '\0'),
+             absl::StrCat(GoodHeaders(), std::string(1, '\0'),
                           PackedText("x-blob"), PackedInteger(1 << 30, 7))),
        [part = Frame(kContinuation, 0, 1, std::string(16 << 10, 'x'))](
            uint32_t) { return part; }});
   floods.push_back(
       {"metadata in several frames", "", [part = Headers(9000)](uint32_t i) {
          const uint32_t stream = 2 * i + 1;
-         return absl::StrCat(Frame(kHeaders, 0, stream, CallHeaders() + part),
+         return absl::StrCat(Frame(kHeaders, 0, stream, GoodHeaders() + part),
                              Frame(kContinuation, kEndHeaders, stream, part));
        }});
   floods.push_back(
       {"entries named again and again",
        Frame(kHeaders, kEndHeaders, 1,
-             absl::StrCat(CallHeaders(), "\x40", PackedText("x-entry"),
+             absl::StrCat(GoodHeaders(), "\x40", PackedText("x-entry"),
                           PackedText(std::string(3000, 'x')))),
        [](uint32_t i) {
          return Frame(kHeaders, kEndHeaders, 2 * i + 3,
-                      CallHeaders() + std::string(10'000, '\xbe'));
+                      GoodHeaders() + std::string(10'000, '\xbe'));
        },
        /*acknowledges=*/true, /*grpc_may_end=*/true});
   floods.push_back({"streams that are reset", "", [](uint32_t i) {
@@ -134,38 +113,17 @@ const std::vector<Flood>& AllFloods() {
 
 FloodingPeer::FloodingPeer(const std::string& address, int host,
                            const TlsClientOptions* tls)
-    : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    : socket_(TryToConnect(address, host)) {
   // OpenSSL writes to a socket that the server has closed.
   std::signal(SIGPIPE, SIG_IGN);
-  const timeval timeout = absl::ToTimeval(kHangLimit);
-  setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-  setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
-  sockaddr_in at = {};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + static_cast<uint32_t>(host));
-  const bool is_bound =
-      bind(socket_.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  at.sin_port = htons(static_cast<uint16_t>(
-      std::atoi(address.substr(address.rfind(':') + 1).c_str())));
-  is_connected_ =
-      is_bound &&
-      connect(socket_.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0;
-  if (tls == nullptr || !is_connected_) return;
+  if (tls == nullptr || !socket_.valid()) return;
   tls_ = std::make_unique<TlsClient>(socket_.get(), *tls);
-  is_connected_ = tls_->Handshake();
+  if (!tls_->Handshake()) socket_ = Descriptor();
 }
 
 bool FloodingPeer::Send(absl::string_view bytes) {
   sent_bytes_ += static_cast<int64_t>(bytes.size());
-  if (tls_ != nullptr) return tls_->Send(bytes);
-  while (!bytes.empty()) {
-    const ssize_t sent =
-        send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(sent));
-  }
-  return true;
+  return tls_ != nullptr ? tls_->Send(bytes) : SendBytes(socket_.get(), bytes);
 }
 
 // Waits for the server's first word, so that it holds its peer to its SETTINGS.
@@ -181,7 +139,7 @@ void FloodingPeer::Greet(bool acknowledges) {
 }
 
 bool FloodingPeer::Pour(const Flood& flood, int64_t most_bytes) {
-  if (!is_connected_) return false;
+  if (!socket_.valid()) return false;
   Greet(flood.acknowledges);
   bool goes_on = Send(flood.first);
   for (uint32_t i = 0; goes_on && sent_bytes_ < most_bytes; ++i) {

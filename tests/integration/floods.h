@@ -48,7 +48,6 @@ class FloodingPeer {
 
   Descriptor socket_;
   std::unique_ptr<TlsClient> tls_;
-  bool is_connected_ = false;
   int64_t sent_bytes_ = 0;
 };
 

@@ -53,12 +53,8 @@ int SendRawHttp2Call(
     const std::string& address, const std::string& path,
     const std::vector<std::pair<std::string, std::string>>& headers,
     const std::string& message, uint32_t missing_bytes) {
-  std::string block =
-      PackedHeader(":method", "POST") + PackedHeader(":scheme", "http") +
-      PackedHeader(":path", path) + PackedHeader(":authority", "test") +
-      PackedHeader("te", "trailers") +
-      PackedHeader("content-type", "application/grpc");
-  for (const auto& [name, value] : headers) block += PackedHeader(name, value);
+  const std::string block =
+      PackedHeaders(CallHeaders(path)) + PackedHeaders(headers);
   const int fd = ConnectedSocket(address);
   StartHttp2(fd);  // gRPC enforces its limits once they are acknowledged
   std::string bytes;

@@ -43,8 +43,26 @@ std::string PackedHeader(const std::string& name, const std::string& value) {
   return absl::StrCat("\x10", PackedText(name), PackedText(value));
 }
 
+std::string PackedHeaders(const HeaderList& headers) {
+  std::string block;
+  for (const auto& [name, value] : headers) block += PackedHeader(name, value);
+  return block;
+}
+
+HeaderList CallHeaders(const std::string& path) {
+  return {{":method", "POST"}, {":scheme", "http"},
+          {":path", path},     {":authority", "test"},
+          {"te", "trailers"},  {"content-type", "application/grpc"}};
+}
+
 std::string Prefixed(const std::string& message) {
   return absl::StrCat(BigEndian(0, 1), BigEndian(message.size(), 4), message);
+}
+
+std::string Repeated(const std::string& bytes, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += bytes;
+  return all;
 }
 
 }  // namespace attnd::testing

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace attnd::testing {
 
@@ -70,8 +72,16 @@ std::string PackedText(const std::string& text);
 // A header, both parts literal and never indexed (6.2.3).
 std::string PackedHeader(const std::string& name, const std::string& value);
 
+using HeaderList = std::vector<std::pair<std::string, std::string>>;
+// All of them, each as PackedHeader does it.
+std::string PackedHeaders(const HeaderList& headers);
+// What gRPC has before a call's own metadata.
+HeaderList CallHeaders(const std::string& path);
+
 // A message of gRPC behind its prefix.
 std::string Prefixed(const std::string& message);
+
+std::string Repeated(const std::string& bytes, int times);
 
 }  // namespace attnd::testing
 

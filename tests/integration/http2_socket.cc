@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -29,31 +30,42 @@ std::optional<std::string> Receive(int fd, size_t bytes) {
 
 }  // namespace
 
-int ConnectedSocket(const std::string& address) {
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  to.sin_port =
-      htons(std::atoi(address.substr(address.rfind(':') + 1).c_str()));
+int TryToConnect(const std::string& address, int from) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const timeval timeout = absl::ToTimeval(kHangLimit);
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   // Otherwise a second small write waits for an answer to the first.
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) {
-    std::abort();
-  }
+  // Ports of connections that are closed may be taken again.
+  setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof(on));
+  sockaddr_in at = {};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK - 1 + from);
+  bool ok = bind(fd, reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  at.sin_port =
+      htons(std::atoi(address.substr(address.rfind(':') + 1).c_str()));
+  ok = ok && connect(fd, reinterpret_cast<sockaddr*>(&at), sizeof(at)) == 0;
+  if (ok) return fd;
+  close(fd);
+  return -1;
+}
+
+int ConnectedSocket(const std::string& address) {
+  const int fd = TryToConnect(address, 1);
+  if (fd < 0) std::abort();
   return fd;
 }
 
-void SendBytes(int fd, const std::string& bytes) {
-  for (size_t sent = 0; sent < bytes.size();) {
-    const ssize_t n =
-        send(fd, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
-    if (n <= 0) return;
-    sent += n;
+bool SendBytes(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n <= 0) return false;
+    bytes.remove_prefix(n);
   }
+  return true;
 }
 
 std::optional<ReceivedFrame> ReceiveFrame(int fd) {

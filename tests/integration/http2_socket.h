@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
+
 namespace attnd::testing {
 
 struct ReceivedFrame {
@@ -16,12 +18,15 @@ struct ReceivedFrame {
   std::string payload;
 };
 
-// A socket connected to "host:port" on loopback, that waits for kHangLimit.
+// A socket connected to "host:port" on loopback from 127.0.0.`from`, that waits
+// for kHangLimit. -1: nobody listens.
+int TryToConnect(const std::string& address, int from);
+// The same from 127.0.0.1, where somebody must listen.
 int ConnectedSocket(const std::string& address);
 
 // Sends all, unless the peer no longer listens: its answer, or the absence of
-// one, tells.
-void SendBytes(int fd, const std::string& bytes);
+// one, tells, and the system says false sooner or later.
+bool SendBytes(int fd, absl::string_view bytes);
 
 // Nothing when the connection ended, or with errno EAGAIN when kHangLimit
 // passed. Settings are acknowledged.

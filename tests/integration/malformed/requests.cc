@@ -6,23 +6,9 @@
 #include "tests/server/bad_requests.h"
 
 namespace attnd::testing {
-namespace {
-
-std::string Packed(const HeaderList& headers) {
-  std::string block;
-  for (const auto& [name, value] : headers) {
-    if (value != kNone) block += PackedHeader(name, value);
-  }
-  return block;
-}
-
-}  // namespace
 
 std::string GoodHeaders(const HeaderList& changes) {
-  HeaderList headers = {
-      {":method", "POST"},     {":scheme", "http"},
-      {":path", kForwardPath}, {":authority", "test"},
-      {"te", "trailers"},      {"content-type", "application/grpc"}};
+  HeaderList headers = CallHeaders(kForwardPath);
   HeaderList added_first;
   HeaderList added;
   for (const auto& [name, value] : changes) {
@@ -35,7 +21,9 @@ std::string GoodHeaders(const HeaderList& changes) {
       same->second = value;
     }
   }
-  return Packed(added_first) + Packed(headers) + Packed(added);
+  std::erase_if(headers, [](const auto& one) { return one.second == kNone; });
+  return PackedHeaders(added_first) + PackedHeaders(headers) +
+         PackedHeaders(added);
 }
 
 std::string GoodBody() {

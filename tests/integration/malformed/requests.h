@@ -5,14 +5,10 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/integration/http2_bytes.h"
 
 namespace attnd::testing {
-
-using HeaderList = std::vector<std::pair<std::string, std::string>>;
 
 // The value of a header that is left out.
 inline constexpr char kNone[] = "\r\n";

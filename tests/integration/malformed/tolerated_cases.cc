@@ -76,12 +76,6 @@ void AddUndefinedBits(MalformedCases& cases) {
                  Frame(kData, kEndStream, 0x80000001, GoodBody())));
 }
 
-std::string Repeated(const std::string& bytes, int times) {
-  std::string all;
-  for (int i = 0; i < times; ++i) all += bytes;
-  return all;
-}
-
 void AddFraming(MalformedCases& cases) {
   const std::string block = GoodHeaders();
   const std::string data = Frame(kData, kEndStream, 1, GoodBody());
