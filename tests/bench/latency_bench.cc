@@ -8,19 +8,18 @@
 // wait for what the others' servers do after their answers.
 
 #include <chrono>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "attnd/client.h"
 #include "tests/bench/attnd_peer.h"
 #include "tests/bench/empty_caller.h"
 #include "tests/bench/empty_stream.h"
 #include "tests/bench/peer_process.h"
+#include "tests/bench/require.h"
+#include "tests/bench/smallest_caller.h"
 #include "tests/bench/stats.h"
 
 namespace attnd::bench {
@@ -35,40 +34,14 @@ struct Options {
   bool check = false;
 };
 
-// The smallest forward there is.
-class SmallestCaller {
- public:
-  explicit SmallestCaller(const std::string& target)
-      : client_(*client::Client::Create(target)) {
-    call_.q = {client::DType::kF32, {1, 1, 1, kDim}, q_};
-    call_.k = {client::DType::kF32, {1, 1, 1, kDim}, k_};
-    call_.v = {client::DType::kF32, {1, 1, 1, kDim}, v_};
-    call_.o = {client::DType::kF32, {1, 1, 1, kDim}, o_};
-    call_.lse = {client::DType::kF32, {1, 1, 1}, &lse_};
-    for (int d = 0; d < kDim; ++d) q_[d] = k_[d] = 0.5f, v_[d] = float(d);
-  }
-
-  void Call() {
-    o_[kDim - 1] = NAN;
-    const auto report = client_->Forward(call_, {});
-    if (!report.ok() || o_[kDim - 1] != v_[kDim - 1]) {
-      std::fprintf(stderr, "forward: %s\n",
-                   std::string(report.status().message()).c_str());
-      std::exit(1);
-    }
-  }
-
- private:
-  static constexpr int kDim = 64;
-  std::unique_ptr<client::Client> client_;
-  float q_[kDim], k_[kDim], v_[kDim], o_[kDim], lse_;
-  client::ForwardCall call_;
-};
-
 template <typename Caller>
 double TimeCall(Caller& caller) {
   const auto start = std::chrono::steady_clock::now();
-  caller.Call();
+  if constexpr (std::is_void_v<decltype(caller.Call())>) {
+    caller.Call();
+  } else {
+    Require(caller.Call());
+  }
   return std::chrono::duration<double, std::micro>(
              std::chrono::steady_clock::now() - start)
       .count();

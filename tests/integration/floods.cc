@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <csignal>
 #include <utility>
 
@@ -29,6 +30,8 @@ std::string Headers(size_t bytes) {
   }
   return block;
 }
+
+bool IsTimeout(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 
 // A write is to hold some of them.
 Flood OfFrames(const std::string& name, const std::string& frame,
@@ -146,6 +149,21 @@ bool FloodingPeer::Pour(const Flood& flood, int64_t most_bytes) {
     goes_on = Send(flood.more(i));
   }
   return !goes_on;
+}
+
+bool FloodingPeer::AwaitEnd() {
+  if (!is_connected_) return false;
+  errno = 0;
+  if (tls_ != nullptr) {
+    while (!tls_->Receive().empty()) {
+    }
+    return !IsTimeout(errno) || tls_->has_ended_cleanly();
+  }
+  char bytes[4096];
+  ssize_t got = 0;
+  while ((got = recv(socket_.get(), bytes, sizeof(bytes), 0)) > 0) {
+  }
+  return got == 0 || !IsTimeout(errno);
 }
 
 }  // namespace attnd::testing

@@ -41,6 +41,9 @@ class FloodingPeer {
   // sent, whatever a write brings of it. False: it was never ended.
   bool Pour(const Flood& flood, int64_t most_bytes);
   int64_t sent_bytes() const { return sent_bytes_; }
+  // Reads until the server ends the connection; false: it does not. A write
+  // tells later than that, as the server takes what is still on its way.
+  bool AwaitEnd();
 
  private:
   bool Send(absl::string_view bytes);

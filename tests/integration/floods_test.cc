@@ -1,6 +1,6 @@
 // Floods of HTTP/2 against attnd, in clear, by TLS, and by TLS with a
 // certificate of the client's. How quick others are served meanwhile is
-// tests/bench/flood_bench's to say.
+// tests/bench/security/flood_bench's to say.
 
 #include "tests/integration/floods.h"
 
