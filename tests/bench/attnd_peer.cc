@@ -17,14 +17,9 @@
 namespace attnd::bench {
 namespace {
 
-void Serve(std::unique_ptr<Backend> backend, bool long_links,
-           const std::string& path, const server::RegionOptions& regions) {
+void Serve(std::unique_ptr<Backend> backend, server::ServerOptions options) {
   std::vector<std::unique_ptr<Backend>> backends;
   backends.push_back(std::move(backend));
-  server::ServerOptions options;
-  options.long_links = long_links;
-  options.unix_socket = path;
-  options.regions = regions;
   // As attnd does.
   options.scheduler.run_here_flops = server::kRunHereFlops;
   server::ReadWholeFrames();
@@ -39,17 +34,29 @@ void Serve(std::unique_ptr<Backend> backend, bool long_links,
 
 void ServeAttndCopying(bool long_links, const std::string& path,
                        const server::RegionOptions& regions) {
-  Serve(std::make_unique<server::IdentityBackend>(), long_links, path, regions);
+  server::ServerOptions options;
+  options.long_links = long_links;
+  options.unix_socket = path;
+  options.regions = regions;
+  ServeAttnd(std::move(options));
 }
 
-void ServeAttndOnCpu() {
-  Serve(Get(CreateCpuBackend({})), /*long_links=*/false, "", {});
+void ServeAttndOnCpu() { Serve(Get(CreateCpuBackend({})), {}); }
+
+void ServeAttnd(server::ServerOptions options) {
+  Serve(std::make_unique<server::IdentityBackend>(), std::move(options));
 }
 
 EchoCall ConnectAttnd(const std::string& target, int connections,
                       client::TransportKind transport) {
   client::ClientOptions options;
   options.connections = connections;
+  return ConnectAttnd(target, options, transport);
+}
+
+EchoCall ConnectAttnd(const std::string& target,
+                      const client::ClientOptions& options,
+                      client::TransportKind transport) {
   std::shared_ptr<client::Client> client =
       Get(client::Client::Create(target, options));
   return [client, transport](const Exchange& exchange) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attnd/client.h"
+#include "server/config/options.h"
 #include "server/region/options.h"
 #include "tests/bench/echo_peers.h"
 
@@ -19,12 +20,17 @@ namespace attnd::bench {
 void ServeAttndCopying(bool long_links, const std::string& path = "",
                        const server::RegionOptions& regions = {});
 void ServeAttndOnCpu();
+// With the backend that copies, and whatever else an attnd may be told.
+void ServeAttnd(server::ServerOptions options);
 
 // A client with connections of its own, for the server that copies, which takes
 // the way `transport`.
 EchoCall ConnectAttnd(
     const std::string& target, int connections = 1,
     client::TransportKind transport = client::TransportKind::kUnary);
+EchoCall ConnectAttnd(const std::string& target,
+                      const client::ClientOptions& options,
+                      client::TransportKind transport);
 
 }  // namespace attnd::bench
 

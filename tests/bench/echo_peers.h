@@ -21,6 +21,8 @@ namespace attnd::bench {
 // Serve on a free loopback port until the parent is done.
 void ServeRawEcho();
 void ServeProtoEcho();
+// The raw one by gRPC's own TLS, with a certificate and its key as PEM.
+void ServeRawEchoByTls(const std::string& certificate, const std::string& key);
 
 // One exchange: sends `in` (each of `bytes`), receives `bytes` into `out`.
 // Ends the process on an error.
@@ -34,6 +36,8 @@ using EchoCall = std::function<void(const Exchange&)>;
 // Clients with a connection of their own.
 EchoCall ConnectRawEcho(const std::string& target);
 EchoCall ConnectProtoEcho(const std::string& target);
+// `ca`: PEM, whom it trusts.
+EchoCall ConnectRawEchoByTls(const std::string& target, const std::string& ca);
 
 }  // namespace attnd::bench
 

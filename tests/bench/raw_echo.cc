@@ -111,18 +111,16 @@ class Done {
   grpc::Status status_;
 };
 
-}  // namespace
-
-void ServeRawEcho() {
+void Serve(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   // A process like attnd's.
   server::ReadWholeFrames();
   server::LimitHeap(server::ServerOptions().memory_limit_bytes);
   RawEcho service;
-  ServeEcho(service);
+  ServeEcho(service, credentials);
 }
 
-EchoCall ConnectRawEcho(const std::string& target) {
-  auto stub = std::make_shared<grpc::GenericStub>(ConnectEcho(target));
+EchoCall Connect(const std::shared_ptr<grpc::Channel>& channel) {
+  auto stub = std::make_shared<grpc::GenericStub>(channel);
   return [stub](const Exchange& exchange) {
     std::vector<grpc::Slice> slices;
     for (const std::byte* in : exchange.in) {
@@ -138,6 +136,26 @@ EchoCall ConnectRawEcho(const std::string& target) {
     CheckEcho("raw", status, response.Length(), exchange);
     CopySlices(response, reinterpret_cast<char*>(exchange.out));
   };
+}
+
+}  // namespace
+
+void ServeRawEcho() { Serve(grpc::InsecureServerCredentials()); }
+
+void ServeRawEchoByTls(const std::string& certificate, const std::string& key) {
+  grpc::SslServerCredentialsOptions options;
+  options.pem_key_cert_pairs.push_back({key, certificate});
+  Serve(grpc::SslServerCredentials(options));
+}
+
+EchoCall ConnectRawEcho(const std::string& target) {
+  return Connect(ConnectEcho(target));
+}
+
+EchoCall ConnectRawEchoByTls(const std::string& target, const std::string& ca) {
+  grpc::SslCredentialsOptions options;
+  options.pem_root_certs = ca;
+  return Connect(ConnectEcho(target, grpc::SslCredentials(options)));
 }
 
 }  // namespace attnd::bench

@@ -1,0 +1,288 @@
+// cost_bench: what security costs on one connection, in throughput and in the
+// smallest call's latency: attnd in clear, by TLS and by mutual TLS, gRPC's own
+// TLS, HAProxy in front (deploy/haproxy.cfg), and with --baseline an attnd of
+// before its connections were inspected. All servers copy and compute nothing;
+// each is a process of its own, and they take turns.
+//
+// What has no server is the inspector by itself: the product cannot be built
+// without it, so it is run over the bytes of calls.
+
+#include <cstdio>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+#include "tests/bench/attnd_peer.h"
+#include "tests/bench/clock.h"
+#include "tests/bench/echo_peers.h"
+#include "tests/bench/peer_process.h"
+#include "tests/bench/require.h"
+#include "tests/bench/security/haproxy.h"
+#include "tests/bench/security/inspector_cost.h"
+#include "tests/bench/security/way.h"
+#include "tests/bench/smallest_caller.h"
+#include "tests/bench/stats.h"
+#include "tests/bench/table.h"
+
+namespace attnd::bench {
+namespace {
+
+constexpr double kTlsBar = 0.5;
+constexpr size_t kSmallBytes = 64 * sizeof(float);
+
+// Roles of servers, in processes of their own.
+constexpr char kAttnd[] = "attnd";
+constexpr char kEcho[] = "echo";
+
+struct Options {
+  // Where a process's memory and threads happen to lie moves its figures.
+  int starts = 5;
+  int rounds = 8;   // exchanges, after each start and its warm-up
+  int calls = 600;  // small ones, the same
+  int mib = 16;
+  std::string baseline;
+  std::string json;
+  bool check = false;
+};
+
+struct Side {
+  std::string name;
+  std::string role = kAttnd;
+  Way way = Way::kClear;  // of the client's connection
+  bool has_front = false;
+  std::string program = kThisProgram;
+  std::vector<double> ms = {};  // of exchanges
+  std::vector<double> us = {};  // of the smallest calls
+};
+
+std::vector<Side> Sides(const Options& options) {
+  std::vector<Side> sides = {
+      {.name = "attnd, in clear"},
+      {.name = "attnd, TLS", .way = Way::kTls},
+      {.name = "attnd, mutual TLS", .way = Way::kMutualTls},
+      {.name = "raw echo, in clear", .role = kEcho},
+      {.name = "raw echo, gRPC's TLS", .role = kEcho, .way = Way::kTls}};
+  if (Haproxy::IsInstalled()) {
+    sides.push_back({.name = "HAProxy, in clear", .has_front = true});
+    sides.push_back(
+        {.name = "HAProxy, TLS", .way = Way::kTls, .has_front = true});
+  } else {
+    std::printf("HAProxy is not installed, and left out\n");
+  }
+  if (!options.baseline.empty()) {
+    sides.push_back(
+        {.name = "baseline, in clear", .program = options.baseline});
+  }
+  return sides;
+}
+
+// A side that runs, and a client's connections to it.
+class Running {
+ public:
+  Running(const Side& side, const Credentials& credentials) {
+    std::vector<std::string> flags = {absl::StrCat("--serve=", side.role)};
+    if (side.has_front) {
+      flags.push_back(absl::StrCat("--unix_socket=", folder_.File("socket")));
+    } else {
+      for (std::string& flag : credentials.ServerFlags(side.way)) {
+        flags.push_back(std::move(flag));
+      }
+    }
+    server_.emplace(flags, side.program);
+    std::string target = server_->target();
+    if (side.has_front) {
+      front_.emplace(folder_.File("socket"),
+                     side.way == Way::kClear ? "" : credentials.ServerBundle());
+      target = front_->target();
+    }
+    if (side.role == kEcho) {
+      exchange_ = side.way == Way::kClear
+                      ? ConnectRawEcho(target)
+                      : ConnectRawEchoByTls(target, credentials.ca());
+      return;
+    }
+    client::ClientOptions options;
+    options.tls = credentials.Client(side.way);
+    exchange_ = ConnectAttnd(target, options, client::TransportKind::kUnary);
+    smallest_.emplace(target, options);
+  }
+
+  void Call(const Exchange& exchange) { exchange_(exchange); }
+  // The echo is sent as many bytes of tensors, but no header of a request.
+  void CallSmall() {
+    if (smallest_.has_value()) return Require(smallest_->Call());
+    float in[kSmallBytes / sizeof(float)] = {}, out[std::size(in)];
+    const auto* const bytes = reinterpret_cast<const std::byte*>(in);
+    exchange_({{bytes, bytes, bytes},
+               reinterpret_cast<std::byte*>(out),
+               kSmallBytes});
+  }
+
+ private:
+  const testing::TempFolder folder_;
+  std::optional<PeerProcess> server_;
+  std::optional<Haproxy> front_;
+  EchoCall exchange_;
+  std::optional<SmallestCaller> smallest_;
+};
+
+// Rounds with servers and connections of their own.
+void RunRounds(const Options& options, const Credentials& credentials,
+               const Exchange& exchange, std::vector<Side>& sides) {
+  constexpr int kWarmUp = 4, kBlocks = 4;
+  std::vector<std::unique_ptr<Running>> running;
+  for (const Side& side : sides) {
+    running.push_back(std::make_unique<Running>(side, credentials));
+  }
+  for (int round = -kWarmUp; round < options.rounds; ++round) {
+    for (size_t i = 0; i < sides.size(); ++i) {
+      // Each goes first, second and last equally often.
+      const size_t n =
+          (i + static_cast<size_t>(round + kWarmUp)) % sides.size();
+      const double seconds = Time([&] { running[n]->Call(exchange); });
+      if (round >= 0) sides[n].ms.push_back(seconds * 1e3);
+    }
+  }
+  // In blocks: one call would wait for what the side before does after its
+  // answer.
+  const int block = options.calls / kBlocks;
+  for (int i = 0; i < kBlocks; ++i) {
+    for (size_t n = 0; n < sides.size(); ++n) {
+      for (int call = -block / 10; call < block; ++call) {
+        const double seconds = Time([&] { running[n]->CallSmall(); });
+        if (call >= 0) sides[n].us.push_back(seconds * 1e6);
+      }
+    }
+  }
+}
+
+double GigabytesPerSecond(const Side& side, size_t bytes) {
+  return 4.0 * static_cast<double>(bytes) / 1e9 / (Median(side.ms) / 1e3);
+}
+
+nlohmann::json ToJson(const std::vector<Side>& sides, size_t bytes,
+                      const InspectorCost& inspector) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const Side& side : sides) {
+    rows.push_back({{"side", side.name},
+                    {"exchange_p50_ms", Median(side.ms)},
+                    {"gb_per_s", GigabytesPerSecond(side, bytes)},
+                    {"smallest_p50_us", Median(side.us)},
+                    {"smallest_p99_us", Quantile(side.us, 0.99)}});
+  }
+  return {{"tensor_bytes", bytes},
+          {"sides", std::move(rows)},
+          {"inspector_ns",
+           {{"small_call", inspector.call},
+            {"mib_in", inspector.mib_in},
+            {"mib_out", inspector.mib_out}}}};
+}
+
+void Print(const Options& options, const std::vector<Side>& sides,
+           size_t bytes) {
+  const Side& clear = sides.front();
+  absl::PrintF(
+      "3 x %d MiB in, %d MiB out, one connection: %d exchanges; %d "
+      "smallest calls\n",
+      options.mib, options.mib, options.starts * options.rounds,
+      clear.us.size());
+  absl::PrintF("%-24s %8s %8s %9s %9s %9s %9s\n", "", "p50 ms", "GB/s",
+               "of clear", "small p50", "p99 us", "of clear");
+  for (const Side& side : sides) {
+    absl::PrintF("%-24s %8.2f %8.2f %8.2fx %9.1f %9.1f %8.2fx\n", side.name,
+                 Median(side.ms), GigabytesPerSecond(side, bytes),
+                 Median(clear.ms) / Median(side.ms), Median(side.us),
+                 Quantile(side.us, 0.99), Median(side.us) / Median(clear.us));
+  }
+}
+
+int Run(const Options& options) {
+  std::ofstream json;
+  if (!options.json.empty()) {
+    json.open(options.json);
+    if (!json) {
+      Require(absl::InvalidArgumentError(
+          absl::StrCat("--json=", options.json, ": cannot be written")));
+    }
+  }
+  const size_t bytes = static_cast<size_t>(options.mib) << 20;
+  const std::vector<std::byte> in(bytes, std::byte{0x3f});
+  std::vector<std::byte> out(bytes);
+  const Exchange exchange{{in.data(), in.data(), in.data()}, out.data(), bytes};
+  const Credentials credentials;
+  std::vector<Side> sides = Sides(options);
+  for (int start = 0; start < options.starts; ++start) {
+    RunRounds(options, credentials, exchange, sides);
+  }
+  if (in != out) Require(absl::InternalError("an answer is not what was sent"));
+  const InspectorCost inspector = MeasureInspector();
+  Print(options, sides, bytes);
+  Table table;
+  table.Shows("the inspector alone, a small call", inspector.call, "ns");
+  table.Shows("the inspector alone, a MiB in", inspector.mib_in, "ns");
+  table.Shows("the inspector alone, a MiB out", inspector.mib_out, "ns");
+  table.AtLeast("TLS, of the throughput in clear",
+                Median(sides[0].ms) / Median(sides[1].ms), kTlsBar, "x");
+  table.AtLeast("mutual TLS, of the throughput in clear",
+                Median(sides[0].ms) / Median(sides[2].ms), kTlsBar, "x");
+  if (json.is_open()) json << ToJson(sides, bytes, inspector).dump(1) << '\n';
+  return table.misses() > 0 && options.check ? 1 : 0;
+}
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+void Serve(const std::string& role, const server::ServerOptions& options) {
+  if (role == kAttnd) return ServeAttnd(options);
+  if (!options.tls.enabled()) return ServeRawEcho();
+  ServeRawEchoByTls(Read(options.tls.certificate), Read(options.tls.key));
+}
+
+}  // namespace
+}  // namespace attnd::bench
+
+int main(int argc, char** argv) {
+  attnd::bench::Options options;
+  attnd::server::ServerOptions server;
+  std::string serve;
+  CLI::App app{"What security costs on one connection"};
+  app.add_option("--starts", options.starts, "Times that all start afresh")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--rounds", options.rounds, "Exchanges each time")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app.add_option("--calls", options.calls, "Smallest calls each time")
+      ->capture_default_str()
+      ->check(CLI::Range(40, 10000));
+  app.add_option("--mib", options.mib, "Size of each tensor")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
+  app.add_option("--baseline", options.baseline,
+                 "transport_bench of an older build, to compare with");
+  app.add_option("--json", options.json, "A file for the figures");
+  app.add_flag("--check", options.check, "Fail below the bar");
+  // Of the other process.
+  app.add_option("--serve", serve, "A server's role")->group("");
+  app.add_option("--unix_socket", server.unix_socket)->group("");
+  app.add_option("--tls_cert", server.tls.certificate)->group("");
+  app.add_option("--tls_key", server.tls.key)->group("");
+  app.add_option("--tls_client_ca", server.tls.client_ca)->group("");
+  CLI11_PARSE(app, argc, argv);
+  if (serve.empty()) return attnd::bench::Run(options);
+  attnd::bench::Serve(serve, server);
+  return 0;
+}
