@@ -152,7 +152,7 @@ bool FloodingPeer::Pour(const Flood& flood, int64_t most_bytes) {
 }
 
 bool FloodingPeer::AwaitEnd() {
-  if (!is_connected_) return false;
+  if (!socket_.valid()) return false;
   errno = 0;
   if (tls_ != nullptr) {
     while (!tls_->Receive().empty()) {
