@@ -17,6 +17,8 @@ bool HungUp(absl::string_view message) {
   return absl::StrContains(message, "Socket closed") ||
          absl::StrContains(message, "Connection reset by peer") ||
          absl::StrContains(message, "Broken pipe") ||
+         // An alert of TLS in place of HTTP/2.
+         absl::StrContains(message, "Endpoint read failed") ||
          absl::StrContains(message, "FD shutdown");
 }
 

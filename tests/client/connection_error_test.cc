@@ -58,6 +58,10 @@ TEST(ConnectionErrorTest, WhyAServerHangsUpIsAskedNotGuessed) {
   const std::string own =
       Explained(kSocketClosed, {.tls = true, .has_certificate = true});
   EXPECT_THAT(own, HasSubstr("does it refuse the client's certificate"));
+  // An alert that comes once the handshake is over for the client.
+  EXPECT_THAT(Explained("UNAVAILABLE: ipv4:127.0.0.1:1: Endpoint read failed",
+                        {.tls = true}),
+              HasSubstr("does it require a certificate"));
 }
 
 TEST(ConnectionErrorTest, OtherErrorsStayAsTheyAre) {
