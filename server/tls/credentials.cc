@@ -66,6 +66,20 @@ absl::StatusOr<std::vector<X509Ptr>> Certificates(absl::string_view flag,
   return all;
 }
 
+// Who names no protocol is refused as who names another one (RFC 9113, 3.2):
+// ChooseHttp2 is asked only where there are some to choose from.
+int DemandProtocols(SSL* ssl, int* alert, void*) {
+  const unsigned char* offered = nullptr;
+  size_t bytes = 0;
+  if (SSL_client_hello_get0_ext(
+          ssl, TLSEXT_TYPE_application_layer_protocol_negotiation, &offered,
+          &bytes) == 1) {
+    return SSL_CLIENT_HELLO_SUCCESS;
+  }
+  *alert = SSL_AD_NO_APPLICATION_PROTOCOL;
+  return SSL_CLIENT_HELLO_ERROR;
+}
+
 // Nobody is here to type a password.
 int NoPassword(char*, int, int, void*) { return -1; }
 
@@ -130,6 +144,7 @@ absl::Status Credentials::Use(const CredentialText& text,
   SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20");
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_default_read_buffer_len(context, kReadBufferBytes);
+  SSL_CTX_set_client_hello_cb(context, DemandProtocols, nullptr);
   SSL_CTX_set_alpn_select_cb(context, ChooseHttp2, nullptr);
   absl::Status status = UseCertificate(text.certificate);
   if (status.ok()) status = UseKey(text.key);

@@ -47,7 +47,8 @@ class TlsStreamTest : public ::testing::Test {
     client_ = Descriptor(pair[1]);
   }
   ~TlsStreamTest() override {
-    client_ = Descriptor();
+    // Who waits there to read anything wakes up, as by closing it they do not.
+    shutdown(client_.get(), SHUT_RD);
     if (peer_.joinable()) peer_.join();
   }
 
@@ -234,6 +235,12 @@ TEST_F(TlsStreamTest, SaysGoodbye) {
 
 TEST_F(TlsStreamTest, SpeaksHttp2Only) {
   EXPECT_EQ(Shake({.ca = authority_.chain, .alpn = "http/1.1"}),
+            TlsStream::Step::kFailed);
+  EXPECT_THAT(ClientError(), ::testing::HasSubstr("no application protocol"));
+}
+
+TEST_F(TlsStreamTest, RefusesWhoDoesNotSayWhatItSpeaks) {
+  EXPECT_EQ(Shake({.ca = authority_.chain, .alpn = ""}),
             TlsStream::Step::kFailed);
   EXPECT_THAT(ClientError(), ::testing::HasSubstr("no application protocol"));
 }
