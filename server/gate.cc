@@ -68,7 +68,7 @@ void Gate::Pass(Descriptor connection, std::unique_ptr<tls::TlsStream> tls,
   const int fd = connection.get();
   std::unique_ptr<TlsPeers::Entry> peer;
   if (tls != nullptr) {
-    peer = parts_.peers->Add(fd, tls->peer_certificate(), tls->peer_chain());
+    peer = parts_.peers->Add(fd, *tls);
     if (peer == nullptr) return;
     // They may have been renewed while the handshake went on.
     if (!credentials_->current()->Admits(tls->peer_certificate(),

@@ -105,6 +105,7 @@ class Server::Impl {
     admitted_calls_.WaitForNone(last);
     if (lingering_ == nullptr) return;
     // Answers are the system's now, which may hold megabytes of them.
+    tls_peers_->SayGoodbye();
     lingering_->EndAll();
     lingering_->WaitForNone(last, kLastResponses);
   }

@@ -15,12 +15,14 @@ TlsPeers::Entry::~Entry() {
   peers_->peers_.erase(address_);
 }
 
-std::unique_ptr<TlsPeers::Entry> TlsPeers::Add(int fd, X509* certificate,
-                                               STACK_OF(X509) * chain) {
+std::unique_ptr<TlsPeers::Entry> TlsPeers::Add(int fd, tls::TlsStream& stream) {
   std::string address = PeerAddress(fd);
   if (address.empty()) return nullptr;
   Peer peer;
   peer.fd = fd;
+  peer.stream = &stream;
+  X509* const certificate = stream.peer_certificate();
+  STACK_OF(X509)* const chain = stream.peer_chain();
   if (certificate != nullptr && X509_up_ref(certificate) == 1) {
     peer.certificate = tls::X509Ptr(certificate);
     peer.name = tls::NameOf(certificate);
@@ -63,6 +65,12 @@ int TlsPeers::EndExpired() {
            X509_cmp_current_time(X509_get0_notAfter(peer.certificate.get())) <
                0;
   });
+}
+
+// As with descriptors: a stream lives until its entry has gone.
+void TlsPeers::SayGoodbye() {
+  MutexLock lock(mutex_);
+  for (const auto& [address, peer] : peers_) peer.stream->SayGoodbye();
 }
 
 }  // namespace attnd::server

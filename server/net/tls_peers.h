@@ -13,6 +13,7 @@
 #include "base/mutex.h"
 #include "server/tls/credentials.h"
 #include "server/tls/openssl.h"
+#include "server/tls/tls_stream.h"
 
 namespace attnd::server {
 
@@ -36,11 +37,11 @@ class TlsPeers : public std::enable_shared_from_this<TlsPeers> {
     const std::string address_;
   };
 
-  // The peer of the connected socket `fd`, which has proved to own
-  // `certificate`; `chain` came with it, and may be null. Null: it is not
-  // connected any more, or there is one with the same address and port, by
-  // another of the server's own addresses, from which it could not be told.
-  std::unique_ptr<Entry> Add(int fd, X509* certificate, STACK_OF(X509) * chain);
+  // The peer of the connected socket `fd`, with which `stream` has shaken
+  // hands; that lives for longer than the entry. Null: it is not connected any
+  // more, or there is one with the same address and port, by another of the
+  // server's own addresses, from which it could not be told.
+  std::unique_ptr<Entry> Add(int fd, tls::TlsStream& stream);
 
   // The name in the certificate of the peer that gRPC calls `address`
   // ("ipv4:10.0.0.7:5123"); empty: it has shown none.
@@ -51,10 +52,13 @@ class TlsPeers : public std::enable_shared_from_this<TlsPeers> {
   int EndUnknown(const tls::Credentials& credentials);
   // The same of those whose certificates have expired.
   int EndExpired();
+  // Tells all of them that nothing more is sent.
+  void SayGoodbye();
 
  private:
   struct Peer {
     int fd = -1;
+    tls::TlsStream* stream = nullptr;
     std::string name;
     tls::X509Ptr certificate;
     tls::ChainPtr chain;
