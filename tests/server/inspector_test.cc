@@ -142,7 +142,7 @@ TEST_F(InspectorTest, EndsWhatBreaksTheRules) {
       {FrameOf(kHeaders, kEndHeaders, 2, kBlock), ErrorCode::kProtocolError},
       {FrameOf(kPriority, 0, 1, "1234"), ErrorCode::kFrameSizeError},
       {FrameOf(kPriority, 0, 0, "12345"), ErrorCode::kProtocolError},
-      {FrameOf(kRstStream, 0, 1, "1234"), ErrorCode::kProtocolError},
+      {FrameOf(kRstStream, 0, 2, "1234"), ErrorCode::kProtocolError},
       {open + FrameOf(kRstStream, 0, 1, "12345"), ErrorCode::kFrameSizeError},
       {FrameOf(kSettings, 0, 1), ErrorCode::kProtocolError},
       {FrameOf(kSettings, 0, 0, "12345"), ErrorCode::kFrameSizeError},
@@ -163,7 +163,7 @@ TEST_F(InspectorTest, EndsWhatBreaksTheRules) {
       {FrameOf(kGoAway, 0, 1, "12345678"), ErrorCode::kProtocolError},
       {FrameOf(kWindowUpdate, 0, 0, "123"), ErrorCode::kFrameSizeError},
       {FrameOf(kWindowUpdate, 0, 0, Number(0, 4)), ErrorCode::kProtocolError},
-      {FrameOf(kWindowUpdate, 0, 1, Number(1, 4)), ErrorCode::kProtocolError},
+      {FrameOf(kWindowUpdate, 0, 2, Number(1, 4)), ErrorCode::kProtocolError},
       {FrameOf(kContinuation, kEndHeaders, 1, kBlock),
        ErrorCode::kProtocolError},
       {Request(1, 0) + FrameOf(kPing, 0, 0, "12345678"),
@@ -318,8 +318,9 @@ TEST_F(InspectorTest, EndsFloods) {
       [](uint32_t) { return FrameOf(kPriority, 0, 1, "12345"); },
       [](uint32_t) { return FrameOf(0x2a, 0, 1); },
       [](uint32_t) { return FrameOf(kGoAway, 0, 0, Number(0, 8)); },
-      // Of a stream that has ended.
+      // Of a stream that has ended, and of those that were never opened.
       [](uint32_t i) { return (i == 0 ? Request(1) : "") + Reset(1); },
+      [](uint32_t i) { return Reset(2 * i + 1); },
   };
   for (size_t i = 0; i < std::size(floods); ++i) {
     inspector_.emplace(InspectorOptions());
@@ -356,6 +357,14 @@ TEST_F(InspectorTest, LetsWhoIsSlowDoAllOfIt) {
       stream += 2;
     }
   }
+}
+
+// As gRPC's clients do with a call that is cancelled before its headers left.
+TEST_F(InspectorTest, LetsAStreamBeResetThatWasNeverOpened) {
+  Greet();
+  EXPECT_EQ(Receive(Reset(1)), ErrorCode::kNoError);
+  EXPECT_EQ(Receive(Request(3)), ErrorCode::kNoError);
+  EXPECT_EQ(Receive(FrameOf(kData, 0, 5)), ErrorCode::kProtocolError);
 }
 
 // A client may give up what was not answered in time, however much that is.

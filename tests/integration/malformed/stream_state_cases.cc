@@ -63,12 +63,21 @@ void AddWrongStreams(MalformedCases& cases) {
   cases.insert(cases.end(), std::begin(added), std::end(added));
 }
 
+constexpr char kGivenUp[] =
+    "gRPC's own clients reset a stream that is given up before its headers "
+    "have left";
+
 void AddIdleStreams(MalformedCases& cases) {
   for (const uint32_t stream : {1u, 2u, 0x7fffffffu}) {
     const std::string on = absl::StrCat(" on idle stream ", stream);
     cases.push_back(Protocol("DATA" + on, "5.1", Data(stream)));
-    cases.push_back(Protocol("RST_STREAM" + on, "6.4", Reset(stream)));
-    cases.push_back(Protocol("WINDOW_UPDATE" + on, "5.1", Window(stream)));
+    for (MalformedCase given_up :
+         {Protocol("RST_STREAM" + on, "6.4", Reset(stream)),
+          Protocol("WINDOW_UPDATE" + on, "5.1", Window(stream))}) {
+      // Of a stream that could be a client's.
+      if (stream % 2 == 1) given_up = But(given_up, Ignored(), kGivenUp);
+      cases.push_back(given_up);
+    }
   }
   cases.push_back(Protocol("HEADERS on an even stream", "5.1.1", GoodCall(2)));
   cases.push_back(Protocol("HEADERS on an even stream after an odd one",
