@@ -44,6 +44,16 @@ void Show(SSL_CTX* context, const std::string& chain, const std::string& key) {
   EVP_PKEY_free(private_key);
 }
 
+std::string Serial(X509* certificate) {
+  const std::unique_ptr<BIGNUM, void (*)(BIGNUM*)> number(
+      ASN1_INTEGER_to_BN(X509_get0_serialNumber(certificate), nullptr),
+      BN_free);
+  char* const text = BN_bn2hex(number.get());
+  std::string serial(text);
+  OPENSSL_free(text);
+  return serial;
+}
+
 std::string LastError() {
   const unsigned long error = ERR_peek_last_error();  // NOLINT: OpenSSL's type
   const char* const reason = ERR_reason_error_string(error);
@@ -58,6 +68,11 @@ TlsClient::TlsClient(int fd, const TlsClientOptions& options)
       ssl_(nullptr, SSL_free) {
   if (options.max_version != 0) {
     SSL_CTX_set_max_proto_version(context_.get(), options.max_version);
+  }
+  if (options.max_version != 0 && options.max_version < TLS1_2_VERSION) {
+    // Its signatures are of SHA-1, which other levels do not allow.
+    SSL_CTX_set_security_level(context_.get(), 0);
+    SSL_CTX_set_min_proto_version(context_.get(), TLS1_VERSION);
   }
   if (!options.ca.empty()) Trust(context_.get(), options.ca);
   if (!options.certificate.empty()) {
@@ -108,12 +123,15 @@ std::string TlsClient::Receive(size_t most) {
 
 std::string TlsClient::ServerSerial() const {
   X509* const shown = SSL_get0_peer_certificate(ssl_.get());
-  if (shown == nullptr) return "";
-  const std::unique_ptr<BIGNUM, void (*)(BIGNUM*)> number(
-      ASN1_INTEGER_to_BN(X509_get0_serialNumber(shown), nullptr), BN_free);
-  char* const text = BN_bn2hex(number.get());
-  std::string serial(text);
-  OPENSSL_free(text);
+  return shown == nullptr ? "" : Serial(shown);
+}
+
+std::string SerialOf(const std::string& chain) {
+  X509* const own =
+      PEM_read_bio_X509(Reader(chain).get(), nullptr, nullptr, nullptr);
+  Require(own != nullptr);
+  std::string serial = Serial(own);
+  X509_free(own);
   return serial;
 }
 

@@ -52,6 +52,10 @@ class TlsClient {
   std::string error_;
 };
 
+// The number of the first certificate of `chain`, which is PEM, as ServerSerial
+// has it.
+std::string SerialOf(const std::string& chain);
+
 }  // namespace attnd::testing
 
 #endif  // ATTND_TESTS_TLS_CLIENT_H_
