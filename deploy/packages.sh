@@ -21,6 +21,7 @@ build=(
 test=(
   libgtest-dev libgmock-dev
   libbenchmark-dev
+  haproxy               # a front: deploy/haproxy.cfg
   ccache                # three builds share what is compiled for GPUs
   libopenblas-dev       # what the CPU kernels are compared with
   python3 python3-venv  # a client in another language

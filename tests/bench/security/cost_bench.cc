@@ -7,11 +7,11 @@
 // What has no server is the inspector by itself: the product cannot be built
 // without it, so it is run over the bytes of calls.
 
+#include <cstddef>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -24,24 +24,18 @@
 #include "tests/bench/attnd_peer.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/echo_peers.h"
-#include "tests/bench/peer_process.h"
 #include "tests/bench/require.h"
-#include "tests/bench/security/haproxy.h"
+#include "tests/bench/security/cost_side.h"
 #include "tests/bench/security/inspector_cost.h"
 #include "tests/bench/security/way.h"
-#include "tests/bench/smallest_caller.h"
 #include "tests/bench/stats.h"
 #include "tests/bench/table.h"
+#include "tests/integration/haproxy.h"
 
 namespace attnd::bench {
 namespace {
 
 constexpr double kTlsBar = 0.5;
-constexpr size_t kSmallBytes = 64 * sizeof(float);
-
-// Roles of servers, in processes of their own.
-constexpr char kAttnd[] = "attnd";
-constexpr char kEcho[] = "echo";
 
 struct Options {
   // Where a process's memory and threads happen to lie moves its figures.
@@ -54,24 +48,31 @@ struct Options {
   bool check = false;
 };
 
-struct Side {
-  std::string name;
-  std::string role = kAttnd;
-  Way way = Way::kClear;  // of the client's connection
-  bool has_front = false;
-  std::string program = kThisProgram;
-  std::vector<double> ms = {};  // of exchanges
-  std::vector<double> us = {};  // of the smallest calls
+// Sides that are always there, in this order.
+enum FixedSide : size_t {
+  kClear,
+  kTls,
+  kMutualTls,
+  kStreamClear,
+  kStreamTls,
+  kEchoClear,
+  kEchoTls,
+  kFixedSides
 };
 
 std::vector<Side> Sides(const Options& options) {
-  std::vector<Side> sides = {
-      {.name = "attnd, in clear"},
-      {.name = "attnd, TLS", .way = Way::kTls},
-      {.name = "attnd, mutual TLS", .way = Way::kMutualTls},
-      {.name = "raw echo, in clear", .role = kEcho},
-      {.name = "raw echo, gRPC's TLS", .role = kEcho, .way = Way::kTls}};
-  if (Haproxy::IsInstalled()) {
+  constexpr auto kStream = client::TransportKind::kStream;
+  std::vector<Side> sides(kFixedSides);
+  sides[kClear] = {.name = "attnd, in clear"};
+  sides[kTls] = {.name = "attnd, TLS", .way = Way::kTls};
+  sides[kMutualTls] = {.name = "attnd, mutual TLS", .way = Way::kMutualTls};
+  sides[kStreamClear] = {.name = "in chunks, in clear", .transport = kStream};
+  sides[kStreamTls] = {
+      .name = "in chunks, TLS", .way = Way::kTls, .transport = kStream};
+  sides[kEchoClear] = {.name = "raw echo, in clear", .role = kEcho};
+  sides[kEchoTls] = {
+      .name = "raw echo, gRPC's TLS", .role = kEcho, .way = Way::kTls};
+  if (!testing::Haproxy::Find().empty()) {
     sides.push_back({.name = "HAProxy, in clear", .has_front = true});
     sides.push_back(
         {.name = "HAProxy, TLS", .way = Way::kTls, .has_front = true});
@@ -84,56 +85,6 @@ std::vector<Side> Sides(const Options& options) {
   }
   return sides;
 }
-
-// A side that runs, and a client's connections to it.
-class Running {
- public:
-  Running(const Side& side, const Credentials& credentials) {
-    std::vector<std::string> flags = {absl::StrCat("--serve=", side.role)};
-    if (side.has_front) {
-      flags.push_back(absl::StrCat("--unix_socket=", folder_.File("socket")));
-    } else {
-      for (std::string& flag : credentials.ServerFlags(side.way)) {
-        flags.push_back(std::move(flag));
-      }
-    }
-    server_.emplace(flags, side.program);
-    std::string target = server_->target();
-    if (side.has_front) {
-      front_.emplace(folder_.File("socket"),
-                     side.way == Way::kClear ? "" : credentials.ServerBundle());
-      target = front_->target();
-    }
-    if (side.role == kEcho) {
-      exchange_ = side.way == Way::kClear
-                      ? ConnectRawEcho(target)
-                      : ConnectRawEchoByTls(target, credentials.ca());
-      return;
-    }
-    client::ClientOptions options;
-    options.tls = credentials.Client(side.way);
-    exchange_ = ConnectAttnd(target, options, client::TransportKind::kUnary);
-    smallest_.emplace(target, options);
-  }
-
-  void Call(const Exchange& exchange) { exchange_(exchange); }
-  // The echo is sent as many bytes of tensors, but no header of a request.
-  void CallSmall() {
-    if (smallest_.has_value()) return Require(smallest_->Call());
-    float in[kSmallBytes / sizeof(float)] = {}, out[std::size(in)];
-    const auto* const bytes = reinterpret_cast<const std::byte*>(in);
-    exchange_({{bytes, bytes, bytes},
-               reinterpret_cast<std::byte*>(out),
-               kSmallBytes});
-  }
-
- private:
-  const testing::TempFolder folder_;
-  std::optional<PeerProcess> server_;
-  std::optional<Haproxy> front_;
-  EchoCall exchange_;
-  std::optional<SmallestCaller> smallest_;
-};
 
 // Rounds with servers and connections of their own.
 void RunRounds(const Options& options, const Credentials& credentials,
@@ -148,8 +99,11 @@ void RunRounds(const Options& options, const Credentials& credentials,
       // Each goes first, second and last equally often.
       const size_t n =
           (i + static_cast<size_t>(round + kWarmUp)) % sides.size();
-      const double seconds = Time([&] { running[n]->Call(exchange); });
-      if (round >= 0) sides[n].ms.push_back(seconds * 1e3);
+      std::memset(exchange.out, 0xee, exchange.bytes);
+      running[n]->Call(exchange, round < 0 ? nullptr : &sides[n]);
+      if (std::memcmp(exchange.out, exchange.in[0], exchange.bytes) != 0) {
+        Require(absl::InternalError("an answer is not what was sent"));
+      }
     }
   }
   // In blocks: one call would wait for what the side before does after its
@@ -165,19 +119,32 @@ void RunRounds(const Options& options, const Credentials& credentials,
   }
 }
 
+// What an exchange moves, in and out.
+double Gigabytes(size_t bytes) {
+  return 4.0 * static_cast<double>(bytes) / 1e9;
+}
+
 double GigabytesPerSecond(const Side& side, size_t bytes) {
-  return 4.0 * static_cast<double>(bytes) / 1e9 / (Median(side.ms) / 1e3);
+  return Gigabytes(bytes) / (Median(side.ms) / 1e3);
+}
+
+// Of processors for a gigabyte.
+double PerGigabyte(double cpu_s, const Side& side, size_t bytes) {
+  return cpu_s / (Gigabytes(bytes) * static_cast<double>(side.ms.size()));
 }
 
 nlohmann::json ToJson(const std::vector<Side>& sides, size_t bytes,
                       const InspectorCost& inspector) {
   nlohmann::json rows = nlohmann::json::array();
   for (const Side& side : sides) {
-    rows.push_back({{"side", side.name},
-                    {"exchange_p50_ms", Median(side.ms)},
-                    {"gb_per_s", GigabytesPerSecond(side, bytes)},
-                    {"smallest_p50_us", Median(side.us)},
-                    {"smallest_p99_us", Quantile(side.us, 0.99)}});
+    rows.push_back(
+        {{"side", side.name},
+         {"exchange_p50_ms", Median(side.ms)},
+         {"gb_per_s", GigabytesPerSecond(side, bytes)},
+         {"client_s_per_gb", PerGigabyte(side.client_s, side, bytes)},
+         {"server_s_per_gb", PerGigabyte(side.server_s, side, bytes)},
+         {"smallest_p50_us", Median(side.us)},
+         {"smallest_p99_us", Quantile(side.us, 0.99)}});
   }
   return {{"tensor_bytes", bytes},
           {"sides", std::move(rows)},
@@ -195,14 +162,35 @@ void Print(const Options& options, const std::vector<Side>& sides,
       "smallest calls\n",
       options.mib, options.mib, options.starts * options.rounds,
       clear.us.size());
-  absl::PrintF("%-24s %8s %8s %9s %9s %9s %9s\n", "", "p50 ms", "GB/s",
-               "of clear", "small p50", "p99 us", "of clear");
+  absl::PrintF("%-22s %7s %6s %9s %11s %11s %9s %7s %9s\n", "", "p50 ms",
+               "GB/s", "of clear", "client s/GB", "server s/GB", "small p50",
+               "p99 us", "of clear");
   for (const Side& side : sides) {
-    absl::PrintF("%-24s %8.2f %8.2f %8.2fx %9.1f %9.1f %8.2fx\n", side.name,
-                 Median(side.ms), GigabytesPerSecond(side, bytes),
-                 Median(clear.ms) / Median(side.ms), Median(side.us),
+    absl::PrintF("%-22s %7.2f %6.2f %8.2fx %11.3f %11.3f %9.1f %7.1f %8.2fx\n",
+                 side.name, Median(side.ms), GigabytesPerSecond(side, bytes),
+                 Median(clear.ms) / Median(side.ms),
+                 PerGigabyte(side.client_s, side, bytes),
+                 PerGigabyte(side.server_s, side, bytes), Median(side.us),
                  Quantile(side.us, 0.99), Median(side.us) / Median(clear.us));
   }
+}
+
+void Judge(const std::vector<Side>& sides, const InspectorCost& inspector,
+           Table& table) {
+  table.Shows("the inspector alone, a small call", inspector.call, "ns");
+  table.Shows("the inspector alone, a MiB in", inspector.mib_in, "ns");
+  table.Shows("the inspector alone, a MiB out", inspector.mib_out, "ns");
+  const auto of = [&sides](FixedSide tls, FixedSide clear) {
+    return Median(sides[clear].ms) / Median(sides[tls].ms);
+  };
+  table.AtLeast("TLS, of the throughput in clear", of(kTls, kClear), kTlsBar,
+                "x");
+  table.AtLeast("mutual TLS, of the throughput in clear",
+                of(kMutualTls, kClear), kTlsBar, "x");
+  table.AtLeast("TLS in chunks, of the throughput in clear",
+                of(kStreamTls, kStreamClear), kTlsBar, "x");
+  table.Shows("gRPC's own TLS, of its throughput in clear",
+              of(kEchoTls, kEchoClear), "x");
 }
 
 int Run(const Options& options) {
@@ -223,17 +211,10 @@ int Run(const Options& options) {
   for (int start = 0; start < options.starts; ++start) {
     RunRounds(options, credentials, exchange, sides);
   }
-  if (in != out) Require(absl::InternalError("an answer is not what was sent"));
   const InspectorCost inspector = MeasureInspector();
   Print(options, sides, bytes);
   Table table;
-  table.Shows("the inspector alone, a small call", inspector.call, "ns");
-  table.Shows("the inspector alone, a MiB in", inspector.mib_in, "ns");
-  table.Shows("the inspector alone, a MiB out", inspector.mib_out, "ns");
-  table.AtLeast("TLS, of the throughput in clear",
-                Median(sides[0].ms) / Median(sides[1].ms), kTlsBar, "x");
-  table.AtLeast("mutual TLS, of the throughput in clear",
-                Median(sides[0].ms) / Median(sides[2].ms), kTlsBar, "x");
+  Judge(sides, inspector, table);
   if (json.is_open()) json << ToJson(sides, bytes, inspector).dump(1) << '\n';
   return table.misses() > 0 && options.check ? 1 : 0;
 }

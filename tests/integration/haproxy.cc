@@ -1,4 +1,4 @@
-#include "tests/bench/security/haproxy.h"
+#include "tests/integration/haproxy.h"
 
 #include <netinet/in.h>
 #include <signal.h>
@@ -9,23 +9,22 @@
 
 #include <cerrno>
 #include <fstream>
-#include <sstream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "tests/bench/require.h"
 
-namespace attnd::bench {
+namespace attnd::testing {
 namespace {
 
 constexpr char kProgram[] = "/usr/sbin/haproxy";
 // The one that it inherits.
 constexpr int kListener = 3;
 
-// Listens, so that nobody who connects before HAProxy runs is refused.
-Descriptor Listen(int& port) {
+absl::StatusOr<Descriptor> Listen(int& port) {
   Descriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in at = {};
   at.sin_family = AF_INET;
@@ -34,26 +33,26 @@ Descriptor Listen(int& port) {
   if (bind(fd.get(), reinterpret_cast<sockaddr*>(&at), length) != 0 ||
       listen(fd.get(), SOMAXCONN) != 0 ||
       getsockname(fd.get(), reinterpret_cast<sockaddr*>(&at), &length) != 0) {
-    Require(absl::ErrnoToStatus(errno, "a port for HAProxy"));
+    return absl::ErrnoToStatus(errno, "a port for HAProxy");
   }
   port = ntohs(at.sin_port);
   return fd;
 }
 
 // deploy/haproxy.cfg, but that it takes what is in clear.
-std::string InClear() {
+absl::StatusOr<std::string> InClear() {
   std::ifstream file(ATTND_HAPROXY_CFG);
-  std::ostringstream config;
+  std::string config;
   int replaced = 0;
   for (std::string line; std::getline(file, line);) {
     if (absl::StartsWith(line, "  bind ")) {
       line = "  bind \"${ATTND_FRONT}\" proto h2";
       ++replaced;
     }
-    config << line << '\n';
+    absl::StrAppend(&config, line, "\n");
   }
-  if (replaced != 1) Require(absl::InternalError(ATTND_HAPROXY_CFG));
-  return config.str();
+  if (replaced != 1) return absl::InternalError(ATTND_HAPROXY_CFG);
+  return config;
 }
 
 // In a child: only what is safe after fork in a threaded process.
@@ -74,14 +73,23 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 
 }  // namespace
 
-bool Haproxy::IsInstalled() { return access(kProgram, X_OK) == 0; }
+std::string Haproxy::Find() {
+  return access(kProgram, X_OK) == 0 ? kProgram : "";
+}
 
-Haproxy::Haproxy(const std::string& socket, const std::string& bundle)
-    : listener_(Listen(port_)) {
+absl::StatusOr<std::unique_ptr<Haproxy>> Haproxy::Start(
+    const std::string& socket, const std::string& bundle) {
+  if (Find().empty()) return absl::NotFoundError("no HAProxy is installed");
+  std::unique_ptr<Haproxy> haproxy(new Haproxy);
+  absl::StatusOr<Descriptor> listener = Listen(haproxy->port_);
+  if (!listener.ok()) return listener.status();
+  haproxy->listener_ = *std::move(listener);
   std::string config = ATTND_HAPROXY_CFG;
   if (bundle.empty()) {
-    config = folder_.File("haproxy.cfg");
-    std::ofstream(config) << InClear();
+    absl::StatusOr<std::string> in_clear = InClear();
+    if (!in_clear.ok()) return in_clear.status();
+    config = haproxy->folder_.File("haproxy.cfg");
+    std::ofstream(config) << *in_clear;
   }
   std::vector<std::string> arguments = {kProgram, "-q", "-db", "-f", config};
   std::vector<std::string> environment = {
@@ -91,15 +99,19 @@ Haproxy::Haproxy(const std::string& socket, const std::string& bundle)
   const std::vector<char*> argv = Pointers(arguments);
   const std::vector<char*> envp = Pointers(environment);
   const pid_t parent = getpid();
-  pid_ = fork();
-  if (pid_ == 0) Execute(listener_.get(), argv.data(), envp.data(), parent);
-  if (pid_ < 0) Require(absl::ErrnoToStatus(errno, "HAProxy"));
+  haproxy->pid_ = fork();
+  if (haproxy->pid_ == 0) {
+    Execute(haproxy->listener_.get(), argv.data(), envp.data(), parent);
+  }
+  if (haproxy->pid_ < 0) return absl::ErrnoToStatus(errno, "HAProxy");
+  return haproxy;
 }
 
 Haproxy::~Haproxy() {
+  if (pid_ < 0) return;
   kill(pid_, SIGTERM);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-}  // namespace attnd::bench
+}  // namespace attnd::testing
