@@ -19,8 +19,11 @@ constexpr uint32_t kMostSettings = 1 << 10;
 
 // What no client comes near, at once and a second, and what a flood has used up
 // before its thousandth frame. Clients that measure the link send a PING for
-// what they receive, and all send WINDOW_UPDATE for it: those they earn.
-constexpr Budget kResets(400, 100);
+// what they receive, and all send WINDOW_UPDATE for it: those they earn. By
+// calls that the server has ended they earn resets: where deadlines pass, both
+// ends end calls by the thousand.
+constexpr Budget kResets(400, 100, 2000);
+constexpr Budget kLateResets(400, 100, 2000);
 constexpr Budget kSettingsFrames(50, 10);
 constexpr Budget kPings(200, 50);
 constexpr Budget kWindowUpdates(800, 200);
@@ -88,6 +91,7 @@ Inspector::Inspector(const InspectorOptions& options)
     : options_(options),
       headers_(static_cast<uint64_t>(options.max_header_list_bytes)),
       resets_(kResets),
+      late_resets_(kLateResets),
       settings_(kSettingsFrames),
       pings_(kPings),
       window_updates_(kWindowUpdates),
@@ -182,7 +186,8 @@ std::optional<Violation> Inspector::BeginHeaders(const Frame& frame) {
   switch (streams_.StateOf(frame.stream)) {
     case StreamLedger::State::kIdle:
       // Once the limit is acknowledged gRPC sees to it.
-      if (owed_ > 0 && streams_.open() >= MostUnacknowledged(options_)) {
+      if (!has_acknowledged_ &&
+          streams_.open() >= MostUnacknowledged(options_)) {
         return Flood("more streams than may be");
       }
       streams_.Open(frame.stream, now_);
@@ -237,7 +242,9 @@ std::optional<Violation> Inspector::PayOf(const Frame& frame) {
       break;
     case kWindowUpdate:
       increment_ = 0;
-      if (!window_updates_.Take(now_)) return Flood("a flood of WINDOW_UPDATE");
+      if (!streams_.TakeUpdate(frame.stream) && !window_updates_.Take(now_)) {
+        return Flood("a flood of WINDOW_UPDATE");
+      }
       break;
     default:
       if (!others_.Take(now_)) return Flood("a flood of frames");
@@ -249,7 +256,7 @@ std::optional<Violation> Inspector::PayOf(const Frame& frame) {
 std::optional<Violation> Inspector::PayReset(uint32_t stream) {
   const absl::Duration age = streams_.End(stream, now_);
   // It has ended in the meantime, which the peer could not know.
-  Budget& budget = age == absl::InfiniteDuration() ? others_ : resets_;
+  Budget& budget = age == absl::InfiniteDuration() ? late_resets_ : resets_;
   if (age < kYoung || age == absl::InfiniteDuration()) {
     if (!budget.Take(now_)) return Flood("a flood of streams that are reset");
   }
@@ -294,7 +301,12 @@ void Inspector::BeginSent(const Frame& frame) {
     case kHeaders:
       pings_.Earn(1);
       window_updates_.Earn(kUpdatesPerFrame + frame.length / kBytesPerUpdate);
-      if (frame.has(kEndStream)) streams_.End(frame.stream, now_);
+      // What the peer has not reset itself.
+      if (frame.has(kEndStream) &&
+          streams_.End(frame.stream, now_) != absl::InfiniteDuration()) {
+        resets_.Earn(1);
+        late_resets_.Earn(1);
+      }
       break;
     case kSettings:
       if (frame.has(kAck)) break;

@@ -98,6 +98,7 @@ class Inspector {
 
   StreamLedger streams_;
   Budget resets_;
+  Budget late_resets_;  // of streams that the server has ended
   Budget settings_;
   Budget pings_;
   Budget window_updates_;

@@ -32,6 +32,14 @@ class StreamLedger {
     const auto at = open_.find(stream);
     if (at != open_.end()) at->second.is_half_closed = true;
   }
+  // The peer opens the stream's window. False: it has done so more often than
+  // it may without having received anything for it.
+  bool TakeUpdate(uint32_t stream) {
+    const auto at = open_.find(stream);
+    if (at == open_.end() || at->second.updates >= kFreeUpdates) return false;
+    ++at->second.updates;
+    return true;
+  }
   // The server has ended it, or either end has reset it: how long ago it was
   // opened, or forever if it was not open any more.
   absl::Duration End(uint32_t stream, absl::Time now) {
@@ -48,7 +56,11 @@ class StreamLedger {
   struct Stream {
     absl::Time since;
     bool is_half_closed = false;
+    int updates = 0;
   };
+  // Clients open a call's window for what they will receive, and once more when
+  // the answer's length is known.
+  static constexpr int kFreeUpdates = 4;
 
   uint32_t last_ = 0;
   absl::flat_hash_map<uint32_t, Stream> open_;

@@ -398,6 +398,27 @@ TEST_F(InspectorTest, LetsPingsAndWindowsBeEarned) {
   }
 }
 
+// However many calls a client begins, it opens the window of each.
+TEST_F(InspectorTest, LetsEachCallsWindowBeOpened) {
+  Greet();
+  for (uint32_t stream = 1; stream < 2000; stream += 2) {
+    const std::string update =
+        FrameOf(kWindowUpdate, 0, stream, Number(8 << 20, 4));
+    ASSERT_EQ(Receive(absl::StrCat(Request(stream), update, update)),
+              ErrorCode::kNoError);
+  }
+}
+
+// Both ends end a call whose deadline has passed, and the client cannot know.
+TEST_F(InspectorTest, LetsCallsEndByTheThousandAtBothEnds) {
+  Greet();
+  for (uint32_t stream = 1; stream < 20'000; stream += 2) {
+    ASSERT_EQ(Receive(Request(stream)), ErrorCode::kNoError);
+    Send(FrameOf(kHeaders, kEndHeaders | kEndStream, stream, kBlock));
+    ASSERT_EQ(Receive(Reset(stream)), ErrorCode::kNoError);
+  }
+}
+
 TEST_F(InspectorTest, BoundsStreamsBeforeTheLimitIsAcknowledged) {
   Send(FrameOf(kSettings, 0, 0));
   ASSERT_EQ(Receive(absl::StrCat(kPreface, FrameOf(kSettings, 0, 0))),
