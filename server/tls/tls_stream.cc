@@ -157,12 +157,15 @@ ssize_t TlsStream::Send(absl::Span<const iovec> from) {
 // it took.
 size_t TlsStream::Encrypt(absl::Span<const iovec> from, size_t skip) {
   size_t taken = 0;
-  const auto encrypt = [this, &taken](const char* bytes, size_t size) {
-    size_t written = 0;
-    if (SSL_write_ex(ssl_.get(), bytes, size, &written) != 1) return false;
-    taken += size;
-    return true;
-  };
+  const auto encrypt =
+      [this, &taken](const char* bytes, size_t size)
+          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+            size_t written = 0;
+            if (SSL_write_ex(ssl_.get(), bytes, size, &written) != 1)
+              return false;
+            taken += size;
+            return true;
+          };
   gathered_.clear();
   for (const iovec& piece : from) {
     const size_t skipped = std::min(skip, piece.iov_len);
