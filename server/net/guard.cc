@@ -35,7 +35,7 @@ std::atomic<GuardedConnection*>* MakeSlot(int fd) {
     Page* expected = nullptr;
     if (at.compare_exchange_strong(expected, page.get(),
                                    std::memory_order_acq_rel)) {
-      page.release();
+      (void)page.release();
     }
   }
   return Slot(fd);
