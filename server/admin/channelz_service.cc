@@ -122,7 +122,7 @@ void ChannelzService::AddUnary(const char* path,
 }
 
 ChannelzService::ChannelzService(SmallCallParts parts)
-    : parts_(std::move(parts)),
+    : parts_(parts),
       calls_("calls of channelz at once", kCalls, kCalls) {
   AddUnary("/grpc.channelz.v1.Channelz/GetTopChannels", &TopChannels);
   AddUnary("/grpc.channelz.v1.Channelz/GetServers", &Servers);

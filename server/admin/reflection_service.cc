@@ -47,7 +47,7 @@ class ReflectionCall final : public SmallCall {
 
 ReflectionService::ReflectionService(std::vector<std::string> services,
                                      SmallCallParts parts)
-    : parts_(WithIdleTime(std::move(parts))),
+    : parts_(WithIdleTime(parts)),
       schema_(WithReflection(std::move(services))),
       streams_("reflection streams", kReflectionStreams,
                kReflectionStreamsPerClient) {

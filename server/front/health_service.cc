@@ -88,7 +88,7 @@ class WatchCall final : public SmallCall, public HealthWatcher {
 
 HealthService::HealthService(Health& health, SmallCallParts parts, int most,
                              int most_per_client)
-    : parts_(std::move(parts)),
+    : parts_(parts),
       checks_("health checks at once", most, most_per_client),
       watches_("health watches", most, most_per_client),
       check_(AnswerBy<HealthCheckRequest, HealthCheckResponse>(

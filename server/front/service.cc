@@ -89,7 +89,7 @@ void Service::Serve(IoThreads& threads) {
 }
 
 absl::Status Service::Admit(const grpc::ServerContextBase& context) const {
-  const absl::Status status = CallerOf(context, *parts_.callers).status();
+  absl::Status status = CallerOf(context, *parts_.callers).status();
   if (!status.ok()) {
     parts_.metrics->CallEnded(Method::kGetServerInfo, status.code(),
                               absl::ZeroDuration(), 0, 0);
