@@ -1,11 +1,10 @@
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
+#include "tests/server/fuzz/corpus.h"
 #include "tests/server/fuzz/token_lines_check.h"
 #include "tests/server/token_testing.h"
 
@@ -57,10 +56,7 @@ std::string Mutated(std::mt19937_64& random, std::string text,
 
 TEST(TokenLinesFuzz, MutatedFilesAreTakenWholeOrNotAtAll) {
   constexpr int kInputs = 50'000;
-  // Where tests are shuffled, every round has a seed of its own.
-  std::mt19937_64 random(GTEST_FLAG_GET(shuffle)
-                             ? ::testing::UnitTest::GetInstance()->random_seed()
-                             : 5);
+  std::mt19937_64 random(testing::FuzzSeed());
   int accepted = 0;
   for (int i = 0; i < kInputs; ++i) {
     std::string text = FreshLines(random);
@@ -77,15 +73,11 @@ TEST(TokenLinesFuzz, MutatedFilesAreTakenWholeOrNotAtAll) {
 }
 
 TEST(TokenLinesFuzz, TheCorpusStillPasses) {
-  int files = 0;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(ATTND_TOKEN_CORPUS)) {
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    EXPECT_EQ(CheckTokenLines(text), absl::OkStatus()) << entry.path();
-    ++files;
+  const auto corpus = testing::Corpus("token_lines");
+  EXPECT_GE(corpus.size(), 6);
+  for (const auto& [name, text] : corpus) {
+    EXPECT_EQ(CheckTokenLines(text), absl::OkStatus()) << name;
   }
-  EXPECT_GE(files, 6);
 }
 
 }  // namespace

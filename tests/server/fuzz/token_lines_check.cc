@@ -41,7 +41,7 @@ absl::Status CheckRefusal(const absl::Status& status) {
 }
 
 absl::Status CheckParts(absl::string_view text, const TokenSet& whole) {
-  const size_t step = text.size() / 16 + 1;
+  const size_t step = text.size() / 6 + 1;
   for (size_t end = 1; end < text.size(); end += step) {
     const auto part = ParseTokens(text.substr(0, end));
     if (!part.ok()) {

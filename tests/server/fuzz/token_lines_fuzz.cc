@@ -1,19 +1,17 @@
 // libFuzzer on the lines of a token file. With clang: cmake -DATTND_FUZZ=ON,
 // then
-//   token_lines_fuzz NEW_INPUTS tests/server/fuzz/corpus
+//   token_lines_fuzz -max_len=1024 NEW_INPUTS CORPUS
+// where CORPUS is tests/server/fuzz/corpus/token_lines.
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 
+#include "tests/server/fuzz/fuzz_target.h"
 #include "tests/server/fuzz/token_lines_check.h"
 
+using attnd::server::testing::Report;
+using attnd::server::testing::TextOf;
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const absl::Status status = attnd::server::CheckTokenLines(
-      absl::string_view(reinterpret_cast<const char*>(data), size));
-  if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", status.ToString().c_str());
-    std::abort();
-  }
-  return 0;
+  return Report(attnd::server::CheckTokenLines(TextOf(data, size)));
 }
