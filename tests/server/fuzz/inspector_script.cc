@@ -169,7 +169,9 @@ void Reader::Take(Step step, uint8_t flags, uint8_t stream, uint8_t size,
 }
 
 std::string RandomStep(std::minstd_rand& random) {
-  const auto kind = static_cast<uint8_t>(random() % kSteps);
+  // A third of them are requests, without which most steps mean nothing.
+  const auto kind = random() % 3 == 0 ? static_cast<uint8_t>(kRequest)
+                                      : static_cast<uint8_t>(random() % kSteps);
   std::string payload;
   if (kind == kRequest || kind == kMoreHeaders) {
     for (int fields = random() % 3; fields > 0; --fields) {
@@ -225,9 +227,11 @@ void ReadScript(absl::string_view input, Script& script) {
 }
 
 std::string FreshScript(std::minstd_rand& random) {
+  // All of the greeting, all but the last acknowledgement, or any part of it.
+  const uint8_t greetings[] = {0, 0, 8, static_cast<uint8_t>(random())};
   std::string input = {static_cast<char>(random()),
-                       static_cast<char>(random() % 4 == 0 ? random() : 0)};
-  for (int steps = random() % 12; steps >= 0; --steps) {
+                       static_cast<char>(greetings[random() % 4])};
+  for (int steps = random() % 16; steps >= 0; --steps) {
     input += RandomStep(random);
   }
   return input;
