@@ -65,10 +65,13 @@ bool HpackDecoder::Decode(absl::string_view block, size_t* bytes) {
   left_ = block;
   *bytes = 0;
   bool at_start = true;
+  int limits = 0;  // two at most: the least since the last block, and the last
   while (!left_.empty()) {
     if (static_cast<uint8_t>(left_[0]) >> 5 == 1) {
       uint64_t limit = 0;
-      if (!at_start || !Integer(5, &limit) || limit > most_) return false;
+      if (!at_start || ++limits > 2 || !Integer(5, &limit) || limit > most_) {
+        return false;
+      }
       limit_ = limit;
       Shrink(limit_);
       continue;

@@ -11,9 +11,9 @@ namespace {
 constexpr double kSettingsAtOnce = 50, kSettingsPerSecond = 10;
 constexpr double kPingsAtOnce = 200, kPingsPerSecond = 50;
 constexpr size_t kMostUnacknowledged = 500;
-// Frames of a block whose list may be 100 bytes; of others there is not room
-// for enough in a script.
-constexpr int64_t kMostBlockFrames = 9;
+// Of a block, small ones; and of large ones as many as it has bytes for.
+constexpr double kBlockFramesAtOnce = 400, kBlockFramesPerSecond = 100;
+constexpr double kLargeBlockFrames = 100;
 
 absl::Status Passed(absl::string_view what) {
   return absl::InternalError(absl::StrCat("passed: ", what));
@@ -104,7 +104,9 @@ absl::Status InspectorModel::ClientBegins(const Frame& frame) {
       if (!is_known) {
         const size_t most =
             std::min<size_t>(options_.max_streams, kMostUnacknowledged);
-        if (owed_ > 0 && open_.size() >= most) return Passed("many streams");
+        if (!has_acknowledged_ && owed_ > 0 && open_.size() >= most) {
+          return Passed("many streams");
+        }
         last_ = frame.stream;
         open_[last_] = false;
       }
@@ -114,8 +116,9 @@ absl::Status InspectorModel::ClientBegins(const Frame& frame) {
     case kContinuation:
       if (block_ == 0) return Passed("CONTINUATION of nothing");
       ++block_frames_;
-      if (options_.max_header_list_bytes == 100 &&
-          block_frames_ > kMostBlockFrames) {
+      if (static_cast<double>(block_frames_) >
+          kBlockFramesAtOnce + kBlockFramesPerSecond * Seconds() +
+              kLargeBlockFrames) {
         return Passed("headers without end");
       }
       break;
@@ -124,7 +127,13 @@ absl::Status InspectorModel::ClientBegins(const Frame& frame) {
       if (is_ended) return Passed("DATA after the end");
       break;
     case kRstStream:
-      if (!is_known || frame.length != 4) return Passed("a wrong RST_STREAM");
+      // A client may give up a stream before its headers have left.
+      if (!is_known && frame.stream % 2 == 0) {
+        return Passed("RST_STREAM of no stream");
+      }
+      if (frame.stream == 0 || frame.length != 4) {
+        return Passed("a wrong RST_STREAM");
+      }
       open_.erase(frame.stream);
       break;
     case kSettings:
@@ -133,6 +142,7 @@ absl::Status InspectorModel::ClientBegins(const Frame& frame) {
       }
       if (frame.has(kAck)) {
         --owed_;
+        has_acknowledged_ = true;
       } else if (++settings_ >
                  kSettingsAtOnce + kSettingsPerSecond * Seconds() + 1) {
         return Passed("a flood of SETTINGS");

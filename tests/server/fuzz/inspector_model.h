@@ -49,6 +49,7 @@ class InspectorModel {
   // Of streams that are open: whether the client has ended its side.
   std::map<uint32_t, bool> open_;
   int64_t owed_ = 0;
+  bool has_acknowledged_ = false;
   uint32_t block_ = 0;  // the stream whose headers go on
   int64_t block_frames_ = 0;
   int64_t settings_ = 0, pings_ = 0, earned_ = 0;
