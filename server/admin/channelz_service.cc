@@ -122,8 +122,7 @@ void ChannelzService::AddUnary(const char* path,
 }
 
 ChannelzService::ChannelzService(SmallCallParts parts)
-    : parts_(parts),
-      calls_("calls of channelz at once", kCalls, kCalls) {
+    : parts_(parts), calls_("calls of channelz at once", kCalls, kCalls) {
   AddUnary("/grpc.channelz.v1.Channelz/GetTopChannels", &TopChannels);
   AddUnary("/grpc.channelz.v1.Channelz/GetServers", &Servers);
   AddUnary("/grpc.channelz.v1.Channelz/GetServer", &Server);
