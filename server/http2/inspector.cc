@@ -73,8 +73,9 @@ class Inspector::FromServer {
   }
   bool OnPayload(const Frame& frame, Bytes payload) {
     if (frame.type == kRstStream) {
-      inspector_.sent_code_ =
-          inspector_.sent_code_ << (8 * payload.size()) | BigEndian(payload);
+      for (const uint8_t byte : payload) {
+        inspector_.sent_code_ = inspector_.sent_code_ << 8 | byte;
+      }
     }
     return true;
   }
