@@ -57,11 +57,6 @@ void TlsDoor::Add(Descriptor connection, const Origin& origin) {
   eventfd_write(wake_.get(), 1);
 }
 
-int64_t TlsDoor::failed() const {
-  MutexLock lock(mutex_);
-  return failed_;
-}
-
 void TlsDoor::Run() {
   absl::Time next_look = MonotonicNow() + kBetweenLooks;
   std::array<epoll_event, 64> events;
@@ -71,6 +66,9 @@ void TlsDoor::Run() {
     const int count =
         epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
                    static_cast<int>(absl::ToInt64Milliseconds(pause)) + 1);
+    // Before it looks who has come: whoever comes after that wakes it anew.
+    eventfd_t told = 0;
+    eventfd_read(wake_.get(), &told);
     std::vector<Arrival> arrivals;
     {
       MutexLock lock(mutex_);
@@ -80,8 +78,6 @@ void TlsDoor::Run() {
     for (int i = 0; i < count; ++i) {
       if (events[i].data.fd != wake_.get()) GoOn(events[i].data.fd);
     }
-    eventfd_t told = 0;
-    eventfd_read(wake_.get(), &told);
     for (Arrival& arrival : arrivals) Begin(std::move(arrival));
     const absl::Time now = MonotonicNow();
     if (now < next_look) continue;
@@ -135,8 +131,6 @@ void TlsDoor::Fail(int fd, absl::string_view why) {
   const Origin origin = at->second.arrival.origin;
   parts_.on_failure(why, origin);
   handshakes_.erase(at);
-  MutexLock lock(mutex_);
-  ++failed_;
 }
 
 void TlsDoor::GiveUp(absl::Time now) {

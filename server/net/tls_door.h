@@ -52,8 +52,6 @@ class TlsDoor {
 
   // A connection that was just accepted.
   void Add(Descriptor connection, const Origin& origin);
-  // Handshakes that have failed so far.
-  int64_t failed() const;
 
  private:
   struct Arrival {
@@ -79,10 +77,9 @@ class TlsDoor {
   Descriptor epoll_;
   Descriptor wake_;  // an eventfd: somebody has come, or it shall end
 
-  mutable Mutex mutex_;
+  Mutex mutex_;
   std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t failed_ ABSL_GUARDED_BY(mutex_) = 0;
 
   // The thread's.
   absl::flat_hash_map<int, Handshake> handshakes_;  // by descriptor
