@@ -1,82 +1,87 @@
 #include "server/admin/status_page.h"
 
-#include "server/admin/json.h"
+#include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace attnd::server {
 namespace {
 
-void AddDevices(const ServerStatus& status, JsonWriter& json) {
-  json.Array("devices");
+// Members stay in the order in which they are named.
+using Json = nlohmann::ordered_json;
+
+Json Devices(const ServerStatus& status) {
+  Json devices = Json::array();
   for (const attn::v1::Device& device : status.info.devices()) {
-    json.Object("");
-    json.Add("kind", device.kind());
-    json.Add("index", device.index());
-    json.Add("name", device.name());
-    json.Add("memory_bytes", int64_t{device.memory_bytes()});
-    json.Add("in_service", device.in_service());
-    json.Close();
+    devices.push_back({{"kind", device.kind()},
+                       {"index", device.index()},
+                       {"name", device.name()},
+                       {"memory_bytes", device.memory_bytes()},
+                       {"in_service", device.in_service()}});
   }
-  json.Close();
+  return devices;
 }
 
-void AddLimits(const ServerStatus& status, JsonWriter& json) {
+Json Limits(const ServerStatus& status) {
   const attn::v1::Limits& limits = status.info.limits();
-  json.Object("limits");
-  json.Add("memory_limit_bytes", int64_t{limits.memory_limit_bytes()});
-  json.Add("max_message_bytes", int64_t{limits.max_message_bytes()});
-  json.Add("max_queue_requests", int64_t{limits.max_queue_requests()});
-  json.Add("max_queue_flops", limits.max_queue_flops());
-  json.Add("max_request_flops", limits.max_request_flops());
-  json.Add("max_connections", status.max_connections);
-  json.Add("max_connections_per_client", status.max_connections_per_client);
-  json.Close();
+  return {{"memory_limit_bytes", limits.memory_limit_bytes()},
+          {"max_message_bytes", limits.max_message_bytes()},
+          {"max_queue_requests", limits.max_queue_requests()},
+          {"max_queue_flops", limits.max_queue_flops()},
+          {"max_request_flops", limits.max_request_flops()},
+          {"max_connections", status.max_connections},
+          {"max_connections_per_client", status.max_connections_per_client}};
 }
 
-void AddLoad(const ServerStatus& status, JsonWriter& json) {
-  json.Object("queue");
-  json.Add("requests", status.scheduler.queued_requests);
-  json.Add("flops", status.scheduler.queued_flops);
-  json.Add("running_requests", status.scheduler.running_requests);
-  json.Close();
-  json.Object("memory");
-  json.Add("account_bytes", status.scheduler.account_bytes);
-  json.Add("account_limit_bytes", status.scheduler.account_limit_bytes);
-  json.Add("upload_bytes", status.uploads.reserved_bytes);
-  json.Add("uploads_waiting", status.uploads.waiting);
-  json.Add("uploads_refused", status.uploads.refused);
-  json.Close();
-  json.Object("connections");
-  json.Add("open", status.connections.open);
-  json.Add("accepted", status.connections.accepted);
-  int64_t refused = 0;
-  for (const int64_t count : status.connections.refused) refused += count;
-  json.Add("refused", refused);
-  json.Close();
-  json.Object("regions");
-  json.Add("connections", status.regions.connections);
-  json.Add("leased_bytes", status.regions.leased_bytes);
-  json.Add("free_bytes", status.regions.free_bytes);
-  json.Add("imported_bytes", status.regions.imported_bytes);
-  json.Close();
+Json Queue(const SchedulerStats& scheduler) {
+  return {{"requests", scheduler.queued_requests},
+          {"flops", scheduler.queued_flops},
+          {"running_requests", scheduler.running_requests}};
+}
+
+Json Memory(const ServerStatus& status) {
+  return {{"account_bytes", status.scheduler.account_bytes},
+          {"account_limit_bytes", status.scheduler.account_limit_bytes},
+          {"upload_bytes", status.uploads.reserved_bytes},
+          {"uploads_waiting", status.uploads.waiting},
+          {"uploads_refused", status.uploads.refused}};
+}
+
+Json Connections(const ConnectionStats& connections) {
+  return {{"open", connections.open},
+          {"accepted", connections.accepted},
+          {"refused", std::accumulate(connections.refused.begin(),
+                                      connections.refused.end(), int64_t{0})}};
+}
+
+Json Regions(const RegionStats& regions) {
+  return {{"connections", regions.connections},
+          {"leased_bytes", regions.leased_bytes},
+          {"free_bytes", regions.free_bytes},
+          {"imported_bytes", regions.imported_bytes}};
 }
 
 }  // namespace
 
 std::string StatusJson(const ServerStatus& status) {
-  JsonWriter json;
-  json.Add("version", status.info.version());
-  json.Add("instance", status.info.server_instance_id());
-  json.Add("health", status.health);
-  json.Add("uptime_seconds", absl::ToDoubleSeconds(status.uptime));
-  json.Array("features");
+  Json features = Json::array();
   for (const std::string& feature : status.info.features()) {
-    json.Add("", feature);
+    features.push_back(feature);
   }
-  json.Close();
-  AddDevices(status, json);
-  AddLimits(status, json);
-  AddLoad(status, json);
-  return json.Take();
+  const Json page = {{"version", status.info.version()},
+                     {"instance", status.info.server_instance_id()},
+                     {"health", status.health},
+                     {"uptime_seconds", absl::ToDoubleSeconds(status.uptime)},
+                     {"features", std::move(features)},
+                     {"devices", Devices(status)},
+                     {"limits", Limits(status)},
+                     {"queue", Queue(status.scheduler)},
+                     {"memory", Memory(status)},
+                     {"connections", Connections(status.connections)},
+                     {"regions", Regions(status.regions)}};
+  // A device's name is the driver's: what is no UTF-8 in it is replaced.
+  return page.dump(/*indent=*/2, /*indent_char=*/' ', /*ensure_ascii=*/false,
+                   Json::error_handler_t::replace) +
+         "\n";
 }
 
 }  // namespace attnd::server
