@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/small_file.h"
 #include "client/loopback.h"
 #include "client/pem.h"
-#include "client/small_file.h"
 #include "client/token.h"
 #include "client/unix_socket.h"
 #include "proto/wire/status.h"

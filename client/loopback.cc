@@ -1,13 +1,10 @@
 #include "client/loopback.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/loopback.h"
 
 namespace attnd::client {
 namespace {
@@ -24,16 +21,6 @@ std::string HostOf(absl::string_view address) {
     address = address.substr(0, colon);
   }
   return std::string(address);
-}
-
-bool IsLoopbackAddress(const std::string& host) {
-  in_addr v4;
-  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) {
-    return ntohl(v4.s_addr) >> 24 == 127;
-  }
-  in6_addr v6;
-  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 &&
-         IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "server/net/address.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <cstdint>
 
@@ -10,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/loopback.h"
 
 namespace attnd::server {
 
@@ -21,17 +20,10 @@ absl::string_view BareHost(absl::string_view host) {
 }
 
 bool IsLoopback(absl::string_view host) {
-  const std::string bare(BareHost(host));
+  const absl::string_view bare = BareHost(host);
   // RFC 6761 reserves the name.
-  if (absl::EqualsIgnoreCase(bare, "localhost")) return true;
-  in_addr v4 = {};
-  if (inet_pton(AF_INET, bare.c_str(), &v4) == 1) {
-    return ntohl(v4.s_addr) >> 24 == 127;
-  }
-  in6_addr v6 = {};
-  if (inet_pton(AF_INET6, bare.c_str(), &v6) != 1) return false;
-  return IN6_IS_ADDR_LOOPBACK(&v6) ||
-         (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
+  return absl::EqualsIgnoreCase(bare, "localhost") ||
+         IsLoopbackAddress(std::string(bare));
 }
 
 std::string Address(absl::string_view host, int port) {

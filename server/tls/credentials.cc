@@ -3,15 +3,12 @@
 #include <openssl/pem.h>
 #include <openssl/x509_vfy.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/small_file.h"
 
 namespace attnd::server::tls {
 namespace {
@@ -19,7 +16,6 @@ namespace {
 constexpr absl::string_view kCertificateFlag = "--tls_cert";
 constexpr absl::string_view kKeyFlag = "--tls_key";
 constexpr absl::string_view kClientCaFlag = "--tls_client_ca";
-constexpr size_t kMostFileBytes = 1 << 20;
 // As it is read from the socket, several records at once.
 constexpr size_t kReadBufferBytes = 64 << 10;
 
@@ -29,19 +25,9 @@ absl::Status Bad(absl::string_view flag, absl::string_view why) {
 
 absl::StatusOr<std::string> ReadFile(absl::string_view flag,
                                      const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostFileBytes + 1, '\0');
-  if (!file.is_open()) {
-    return Bad(flag,
-               absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
-  }
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return Bad(flag, absl::StrCat("cannot read ", path));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > kMostFileBytes) {
-    return Bad(flag, absl::StrCat(path, " is larger than a megabyte"));
-  }
-  return text;
+  absl::StatusOr<std::string> text = ReadSmallFile(path);
+  if (text.ok()) return text;
+  return Bad(flag, absl::StrCat("cannot read ", text.status().message()));
 }
 
 BioPtr Reader(const std::string& pem) {

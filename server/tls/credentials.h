@@ -30,8 +30,8 @@ struct CredentialText {
   std::string key;
   std::string client_ca;
 
-  // INVALID_ARGUMENT, naming the flag: a file cannot be read, or is larger than
-  // a megabyte.
+  // INVALID_ARGUMENT, naming the flag: a file cannot be read, is no regular
+  // one, or is larger than a megabyte.
   static absl::StatusOr<CredentialText> Read(const CredentialFiles& files);
   bool operator==(const CredentialText&) const = default;
 };

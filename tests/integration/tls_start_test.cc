@@ -102,7 +102,7 @@ TEST_F(TlsStartTest, WhatIsNotGoodIsSaidByItsFlag) {
            Case{{own_.chain, own_.key, half},
                 "--tls_client_ca: a certificate is broken"},
            Case{{std::string((1 << 20) + 1, '\n'), own_.key, kNone},
-                "is larger than a megabyte"},
+                "has more than 1048576 bytes"},
        }) {
     SCOPED_TRACE(wrong.says);
     const Ran ran = Start(wrong.files);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <optional>
@@ -43,6 +44,15 @@ TEST_F(CredentialsWatchTest, StartsOnlyWithAGoodPair) {
               HasSubstr("--tls_cert: cannot read"));
   Write(SelfSigned({}));
   EXPECT_TRUE(CredentialsWatch::Start(files_).ok());
+}
+
+// Opening one waits for a writer, and handshakes with it.
+TEST_F(CredentialsWatchTest, APipeIsNoFile) {
+  Write(SelfSigned({}));
+  std::remove(files_.key.c_str());
+  ASSERT_EQ(mkfifo(files_.key.c_str(), 0600), 0);
+  EXPECT_THAT(Message(CredentialsWatch::Start(files_).status()),
+              HasSubstr("is not a regular file"));
 }
 
 TEST_F(CredentialsWatchTest, RenewsAPair) {

@@ -1,4 +1,4 @@
-#include "client/small_file.h"
+#include "base/small_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
 
-namespace attnd::client {
+namespace attnd {
 
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   const auto refuse = [&path](absl::string_view why) {
@@ -37,4 +37,4 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
   return text;
 }
 
-}  // namespace attnd::client
+}  // namespace attnd

@@ -1,11 +1,11 @@
-#ifndef ATTND_CLIENT_SMALL_FILE_H_
-#define ATTND_CLIENT_SMALL_FILE_H_
+#ifndef ATTND_BASE_SMALL_FILE_H_
+#define ATTND_BASE_SMALL_FILE_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
 
-namespace attnd::client {
+namespace attnd {
 
 // What certificates, keys and tokens may have.
 inline constexpr int kSmallFileBytes = 1 << 20;
@@ -15,6 +15,6 @@ inline constexpr int kSmallFileBytes = 1 << 20;
 // caller wait, is none.
 absl::StatusOr<std::string> ReadSmallFile(const std::string& path);
 
-}  // namespace attnd::client
+}  // namespace attnd
 
-#endif  // ATTND_CLIENT_SMALL_FILE_H_
+#endif  // ATTND_BASE_SMALL_FILE_H_
