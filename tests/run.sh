@@ -74,6 +74,7 @@ step "build ($preset)"
 NINJA_STATUS='[%f/%t %es] ' cmake --build "build/$preset" -j "$jobs" "${targets[@]}"
 
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_stack_use_after_return=1}
+export LSAN_OPTIONS=${LSAN_OPTIONS:-print_suppressions=0 suppressions=$PWD/tests/lsan.supp}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1 second_deadlock_stack=1 suppressions=$PWD/tests/tsan.supp}
 # All of them are there: a test that misses one fails instead of skipping.
