@@ -42,7 +42,8 @@ absl::Status MessageWatch::Look() {
   }
   if (IsInExcess()) return upload_->Excess();
   if (now >= late_) {
-    if (absl::Status status = upload_->Late(); !status.ok()) return status;
+    const int64_t spare = excess_memory_ ? -excess_memory_() : 0;
+    if (absl::Status status = upload_->Late(spare); !status.ok()) return status;
     SetLate(now);
   }
   return absl::OkStatus();

@@ -21,8 +21,8 @@ constexpr absl::string_view kShuttingDown = "the server is shutting down";
 
 UploadRoom::UploadRoom(const UploadLimits& limits)
     : limits_(limits),
-      small_(limits.small_bytes, limits.max_waiting),
-      large_(limits.large_bytes, limits.max_waiting),
+      small_(limits.small_bytes),
+      large_(limits.large_bytes),
       connections_(kRemembered),
       distrusted_(kRemembered) {}
 
@@ -49,19 +49,49 @@ absl::StatusOr<std::unique_ptr<UploadRoom::Upload>> UploadRoom::Enter(
     return absl::UnavailableError(kShuttingDown);
   }
   Classify(*upload);
+  absl::Status refusal;
+  Decided displaced;
+  bool is_in = true;
   if (Allowed(*upload) && HasMemory(*upload) &&
       !IsMemoryWanted(*upload->pool_)) {
     Take(*upload);
-  } else if (upload->pool_->waiting_count < limits_.max_waiting &&
-             upload->pool_->waiting_shares.MayAdd(upload->sender_.client)) {
-    Wait(*upload);
   } else {
-    absl::Status refusal = Refusal("too many messages wait to be read");
-    lock.Unlock();
-    return refusal;
+    is_in = MakeWayFor(*upload, displaced, refusal);
+    if (is_in) Wait(*upload);
   }
   lock.Unlock();
+  if (!is_in) return refusal;
+  if (displaced) displaced(refusal);
   return upload;
+}
+
+bool UploadRoom::MakeWayFor(const Upload& upload, Decided& displaced,
+                            absl::Status& refusal) {
+  Pool& pool = *upload.pool_;
+  if (pool.waiting_count < limits_.max_waiting) return true;
+  refusal = Refusal("too many messages wait to be read");
+  const auto longest =
+      std::max_element(pool.waiting.begin(), pool.waiting.end(),
+                       [](const auto& one, const auto& other) {
+                         return one.second.size() < other.second.size();
+                       });
+  const auto own = pool.waiting.find(upload.sender_.client);
+  const size_t own_size = own == pool.waiting.end() ? 0 : own->second.size();
+  if (longest == pool.waiting.end() || longest->second.size() <= own_size + 1) {
+    return false;
+  }
+  Upload& last = *longest->second.back();
+  StopWaiting(last);
+  last.state_ = Upload::State::kRefused;
+  displaced = std::move(last.decided_);
+  return true;
+}
+
+bool UploadRoom::IsRoomAmongLarge(const Upload& upload, int64_t bytes) const {
+  const int64_t others =
+      large_.held_bytes - (upload.pool_ == &large_ ? upload.bytes_ : 0);
+  return bytes <= large_.limit_bytes - others &&
+         large_.shares.MayAdd(upload.sender_.client);
 }
 
 bool UploadRoom::Trusts(const std::string& client) {
@@ -165,7 +195,6 @@ void UploadRoom::Wait(Upload& upload) {
   Pool& pool = *upload.pool_;
   if (pool.waiting_count == 0) contended_since_ = MonotonicNow();
   ++pool.waiting_count;
-  pool.waiting_shares.Add(upload.sender_.client, 1);
   waiting_bytes_ += upload.bytes_;
   auto [line, is_new] = pool.waiting.try_emplace(upload.sender_.client);
   line->second.push_back(&upload);
@@ -177,7 +206,6 @@ void UploadRoom::StopWaiting(Upload& upload) {
   Pool& pool = *upload.pool_;
   const std::string& client = upload.sender_.client;
   --pool.waiting_count;
-  pool.waiting_shares.Remove(client, 1);
   waiting_bytes_ -= upload.bytes_;
   auto line = pool.waiting.find(client);
   line->second.erase(upload.place_);
@@ -271,7 +299,7 @@ bool UploadRoom::Upload::granted() const {
 std::optional<absl::Duration> UploadRoom::Upload::late_after() const {
   MutexLock lock(room_.mutex_);
   if (pool_ == &room_.large_) return std::nullopt;
-  return probing_ ? kProbeTime : kSmallTime;
+  return unproven_ ? kProbeTime : kSmallTime;
 }
 
 std::optional<int64_t> UploadRoom::Upload::hint() const {
@@ -303,7 +331,7 @@ absl::Status UploadRoom::Upload::Arrived(int64_t bytes) {
   return status;
 }
 
-absl::Status UploadRoom::Upload::Late() {
+absl::Status UploadRoom::Upload::Late(int64_t spare_bytes) {
   absl::Status status;
   std::vector<Decided> granted;
   {
@@ -313,35 +341,39 @@ absl::Status UploadRoom::Upload::Late() {
     if (hint_.has_value() && pool_->waiting_count == 0) {
       return absl::OkStatus();
     }
-    room_.connections_.Set(sender_.connection, Seen::kLarge);
-    if (hint_.has_value()) {
-      room_.distrusted_.Set(sender_.client, MonotonicNow() + kDistrustTime);
-    }
-    if (most_ > room_.large_.limit_bytes - room_.large_.held_bytes ||
-        !room_.large_.shares.MayAdd(sender_.client)) {
-      status = room_.Refusal("a message that takes long, and no memory for it");
-    } else {
+    // Should the hint be a lie, and another one, there is memory for both.
+    const bool is_plenty = spare_bytes >= 2 * most_;
+    if (hint_.has_value() && is_plenty && !std::exchange(was_late_, true)) {
       room_.EndProbe(*this);
-      room_.Move(*this, room_.large_, most_);
       granted = room_.Grant();
+    } else {
+      status = CountAsLarge(granted);
     }
   }
   for (Decided& decided : granted) decided(absl::OkStatus());
   return status;
 }
 
+absl::Status UploadRoom::Upload::CountAsLarge(std::vector<Decided>& granted) {
+  room_.connections_.Set(sender_.connection, Seen::kLarge);
+  if (hint_.has_value()) {
+    room_.distrusted_.Set(sender_.client, MonotonicNow() + kDistrustTime);
+  }
+  if (!room_.IsRoomAmongLarge(*this, most_)) {
+    return room_.Refusal("a message that takes long, and no memory for it");
+  }
+  room_.EndProbe(*this);
+  room_.Move(*this, room_.large_, most_);
+  granted = room_.Grant();
+  return absl::OkStatus();
+}
+
 bool UploadRoom::Upload::Resize(int64_t bytes) {
   std::vector<Decided> granted;
   {
     MutexLock lock(room_.mutex_);
-    Pool& large = room_.large_;
-    const int64_t held =
-        large.held_bytes - (pool_ == &large ? bytes_ : int64_t{0});
-    if (bytes > large.limit_bytes - held ||
-        !large.shares.MayAdd(sender_.client)) {
-      return false;
-    }
-    room_.Move(*this, large, bytes);
+    if (!room_.IsRoomAmongLarge(*this, bytes)) return false;
+    room_.Move(*this, room_.large_, bytes);
     granted = room_.Grant();
   }
   for (Decided& decided : granted) decided(absl::OkStatus());

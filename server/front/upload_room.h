@@ -13,14 +13,17 @@
 //   small   by its hint, or without one on a connection that has not sent a
 //           large one: in memory of their own, so that they never wait behind
 //           large ones. One that has not arrived within kSmallTime is none
-//           (with a hint only while another small one waits),
+//           (with a hint only while another small one waits, and where memory
+//           is plenty not before it has had as long again: it may be the
+//           server that is slow),
 //           and kProbeTime is what the first of a connection has.
 //   large   all others
 //
 // Both are shared between clients as the byte account is (client_shares.h), and
-// clients that wait take turns. A connection that has not sent anything yet has
-// proven nothing: only kProbes of these have a small message under way at once,
-// and none of a client that has sent more than it said within kDistrustTime.
+// clients that wait take turns. Where too many wait, the last one of the client
+// that has most goes. A connection that has not sent anything yet has proven
+// nothing: only kProbes of these have a small message under way at once, and
+// none of a client that has sent more than it said within kDistrustTime.
 
 #include <cstdint>
 #include <deque>
@@ -74,7 +77,8 @@ class UploadRoom {
 
   // One message's room, which it gives back when it goes. Its room outlives it.
   class Upload;
-  // OK: there is room now. Else what the call ends with: UNAVAILABLE (Close).
+  // OK: there is room now. Else what the call ends with: UNAVAILABLE (Close),
+  // or RESOURCE_EXHAUSTED with RetryInfo: too many wait.
   using Decided = absl::AnyInvocable<void(const absl::Status&)>;
 
   explicit UploadRoom(const UploadLimits& limits);
@@ -98,16 +102,13 @@ class UploadRoom {
 
  private:
   struct Pool {
-    Pool(int64_t limit, int64_t max_waiting)
-        : limit_bytes(limit),
-          shares(static_cast<double>(limit)),
-          waiting_shares(static_cast<double>(max_waiting)) {}
+    explicit Pool(int64_t limit)
+        : limit_bytes(limit), shares(static_cast<double>(limit)) {}
     int64_t limit_bytes;
     int64_t held_bytes = 0;
     ClientShares shares;
     // Who waits: each client's in order, and the clients in turn.
     int64_t waiting_count = 0;
-    ClientShares waiting_shares;
     absl::flat_hash_map<std::string, std::list<Upload*>> waiting;
     std::deque<std::string> turns;
   };
@@ -134,6 +135,14 @@ class UploadRoom {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndProbe(Upload& upload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Wait(Upload& upload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether one more may wait, for which another may have to go: it is told
+  // what `displaced` returns, and `refusal`, without the lock.
+  bool MakeWayFor(const Upload& upload, Decided& displaced,
+                  absl::Status& refusal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Whether the large ones' memory has room for it with `bytes`, in place of
+  // what it has, and its client's share does.
+  bool IsRoomAmongLarge(const Upload& upload, int64_t bytes) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void StopWaiting(Upload& upload) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Gives room to those who wait, and returns whom to tell.
   std::vector<Decided> Grant() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -182,10 +191,11 @@ class UploadRoom::Upload {
   // Books `bytes` for it among the large ones, in place of what it has. False:
   // there is no room for them now, or its client has its share.
   bool Resize(int64_t bytes);
-  // late_after() its grant, or the last call, it is not here. OK: it counts as
-  // large from now on, or may be late as it has a hint and no small one waits;
-  // see late_after(). RESOURCE_EXHAUSTED, with RetryInfo: there is no room.
-  absl::Status Late();
+  // late_after() its grant, or the last call, it is not here, and the heap
+  // could have `spare_bytes` more. OK: it counts as large from now on, or may
+  // be late as it has a hint; see late_after(). RESOURCE_EXHAUSTED, with
+  // RetryInfo: there is no room.
+  absl::Status Late(int64_t spare_bytes);
   // It has waited as long as it may. OK: it waits no longer, and has been
   // granted meanwhile. Otherwise RESOURCE_EXHAUSTED with RetryInfo, and
   // `decided` will not be called.
@@ -206,6 +216,10 @@ class UploadRoom::Upload {
         hint_(hint),
         decided_(std::move(decided)) {}
 
+  // Late, to be taken for a large one. RESOURCE_EXHAUSTED: there is no room.
+  absl::Status CountAsLarge(std::vector<Decided>& granted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(room_.mutex_);
+
   // All of it the room's, under its mutex.
   UploadRoom& room_;
   const Sender sender_;
@@ -217,6 +231,7 @@ class UploadRoom::Upload {
   int64_t bytes_ = 0;                   // wanted or, once granted, held
   bool unproven_ = false;               // small, and the connection's first
   bool probing_ = false;                // counts among the probes
+  bool was_late_ = false;               // and had more time
   std::list<Upload*>::iterator place_;  // while it waits
 };
 

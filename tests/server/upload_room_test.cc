@@ -15,6 +15,7 @@
 namespace attnd::server {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using Upload = UploadRoom::Upload;
@@ -22,6 +23,7 @@ using Upload = UploadRoom::Upload;
 constexpr int64_t kMiB = 1 << 20;
 // Room for two of the largest messages.
 constexpr UploadLimits kLimits = {8 * kMiB, kMiB, 4 * kMiB, 64};
+constexpr int64_t kPlenty = 8 * kMiB;  // of the heap
 
 class UploadRoomTest : public ::testing::Test {
  protected:
@@ -60,7 +62,7 @@ class UploadRoomTest : public ::testing::Test {
 TEST_F(UploadRoomTest, AMessageThatMayNotBeLongHoldsNoMoreThanItMay) {
   const auto unknown = EnterOn("a", "a1", std::nullopt, kMiB);
   EXPECT_EQ(room_.stats().reserved_bytes, UploadRoom::kSmallBytes);
-  EXPECT_TRUE(unknown->Late().ok());
+  EXPECT_TRUE(unknown->Late(kPlenty).ok());
   EXPECT_EQ(room_.stats().reserved_bytes, kMiB);
   EXPECT_EQ(unknown->late_after(), std::nullopt);
 
@@ -236,7 +238,7 @@ TEST_F(UploadRoomTest, MoreThanAnyMessageMayHaveIsRefusedForGood) {
 
 TEST_F(UploadRoomTest, ASmallOneThatTakesLongCountsAsTheLargest) {
   const auto upload = Enter("a");
-  EXPECT_TRUE(upload->Late().ok());
+  EXPECT_TRUE(upload->Late(kPlenty).ok());
   EXPECT_EQ(upload->late_after(), std::nullopt);
   EXPECT_EQ(room_.stats().reserved_bytes, kLimits.max_message_bytes);
   EXPECT_EQ(Enter("a")->late_after(), std::nullopt);
@@ -245,7 +247,7 @@ TEST_F(UploadRoomTest, ASmallOneThatTakesLongCountsAsTheLargest) {
 TEST_F(UploadRoomTest, ASmallOneThatTakesLongIsRefusedWhereThereIsNoRoom) {
   const auto a = Enter("a", 4 * kMiB), b = Enter("b", 4 * kMiB);
   const auto upload = Enter("c");
-  const absl::Status status = upload->Late();
+  const absl::Status status = upload->Late(kPlenty);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(wire::RetryDelay(status), std::nullopt);
   EXPECT_EQ(room_.stats().refused, 1);
@@ -258,10 +260,34 @@ TEST_F(UploadRoomTest, OneOfAKnownLengthMayTakeLongWhileNoOtherWaits) {
   for (int i = 0; i < UploadRoom::kProbes; ++i) {
     probes.push_back(Enter(absl::StrCat("new", i), 10));
   }
-  EXPECT_TRUE(probes[0]->Late().ok());
-  EXPECT_NE(probes[0]->late_after(), std::nullopt);
-  const auto waits = Enter("c", 10);
-  EXPECT_FALSE(probes[0]->Late().ok());
+  EXPECT_TRUE(probes[0]->Late(kPlenty).ok());
+  EXPECT_EQ(probes[0]->late_after(), UploadRoom::kProbeTime);
+}
+
+// The same server, while others wait for what it holds.
+TEST_F(UploadRoomTest, OneOfAKnownLengthHasMoreTimeOnce) {
+  const auto a = Enter("a", 4 * kMiB), b = Enter("b", 4 * kMiB);
+  const auto late = Enter("c", 10);
+  const auto second = EnterOn("c", "second", 10);
+  ASSERT_FALSE(second->granted());
+  EXPECT_TRUE(late->Late(kPlenty).ok());
+  EXPECT_EQ(late->late_after(), UploadRoom::kProbeTime);
+  EXPECT_TRUE(second->granted()) << "the other one is no probe any more";
+  EXPECT_TRUE(late->Late(kPlenty).ok()) << "nobody waits for what it holds";
+  const auto third = EnterOn("c", "third", 10);
+  EXPECT_EQ(third->hint(), 10) << "its client is believed as before";
+  const absl::Status status = late->Late(kPlenty);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(wire::RetryDelay(status), std::nullopt);
+  EXPECT_EQ(EnterOn("c", "fourth", 10)->hint(), std::nullopt);
+}
+
+TEST_F(UploadRoomTest, OneOfAKnownLengthHasNoMoreTimeWhereMemoryIsScarce) {
+  const auto a = Enter("a", 4 * kMiB), b = Enter("b", 4 * kMiB);
+  const auto late = Enter("c", 10);
+  const auto waits = EnterOn("c", "second", 10);
+  EXPECT_EQ(late->Late(kPlenty - 1).code(),
+            absl::StatusCode::kResourceExhausted);
 }
 
 TEST_F(UploadRoomTest, GivingUpIsARefusalWithADelay) {
@@ -284,6 +310,33 @@ TEST_F(UploadRoomTest, TooManyThatWaitAreRefused) {
   EXPECT_EQ(Enter("c", 4 * kMiB), nullptr);
   EXPECT_EQ(status_.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(wire::RetryDelay(status_), std::nullopt);
+}
+
+// One that floods takes nobody else's place in the queue, nor has it less than
+// others.
+TEST_F(UploadRoomTest, WhoHasMostThatWaitMakesWayForOthers) {
+  const auto a = Enter("a", 4 * kMiB), b = Enter("b", 4 * kMiB);
+  std::vector<std::unique_ptr<Upload>> flood;
+  for (int i = 0; i < kLimits.max_waiting; ++i) {
+    flood.push_back(Enter("flood", 4 * kMiB));
+    ASSERT_NE(flood.back(), nullptr) << i;
+  }
+  EXPECT_EQ(Enter("flood", 4 * kMiB), nullptr);
+  EXPECT_THAT(refused_, IsEmpty());
+  std::vector<std::unique_ptr<Upload>> others;
+  for (int i = 0; i < kLimits.max_waiting / 2; ++i) {
+    others.push_back(Enter("other", 4 * kMiB));
+    ASSERT_NE(others.back(), nullptr) << i;
+    EXPECT_EQ(refused_.size(), i + 1);
+  }
+  EXPECT_THAT(refused_, Each("flood"));
+  EXPECT_EQ(room_.stats().waiting, kLimits.max_waiting);
+  EXPECT_EQ(Enter("other", 4 * kMiB), nullptr) << "both have as many";
+  EXPECT_NE(Enter("third", 4 * kMiB), nullptr);
+  // Those that came last are the ones that went.
+  EXPECT_FALSE(flood.back()->granted());
+  EXPECT_TRUE(flood.back()->GiveUp().ok()) << "it has been decided";
+  EXPECT_FALSE(flood.front()->GiveUp().ok());
 }
 
 TEST_F(UploadRoomTest, OneThatLeavesTheQueueIsNotTold) {
