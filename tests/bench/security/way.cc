@@ -20,7 +20,8 @@ Credentials::Credentials()
     : authority_(testing::MakeAuthority("bench CA")),
       server_(testing::Issue(authority_,
                              {.dns = {"localhost"}, .ips = {"127.0.0.1"}})),
-      client_(testing::Issue(authority_, {.common_name = "bench client"})) {
+      client_(testing::Issue(authority_, {.common_name = "bench client"})),
+      flooder_(testing::Issue(authority_, {.common_name = "flooder"})) {
   testing::WriteIdentity(server_, folder_.File("server"));
   testing::ReplaceFile(folder_.File("ca.pem"), authority_.chain);
   testing::ReplaceFile(ServerBundle(), server_.chain + server_.key);
@@ -54,8 +55,8 @@ std::optional<testing::TlsClientOptions> Credentials::Peer(Way way) const {
   testing::TlsClientOptions tls;
   tls.ca = authority_.chain;
   if (way == Way::kMutualTls) {
-    tls.certificate = client_.chain;
-    tls.key = client_.key;
+    tls.certificate = flooder_.chain;
+    tls.key = flooder_.key;
   }
   return tls;
 }

@@ -20,7 +20,8 @@ inline constexpr Way kWays[] = {Way::kClear, Way::kTls, Way::kMutualTls};
 // "clear", "TLS", "mutual TLS".
 const char* NameOf(Way way);
 
-// An authority, and what it signed for a server on loopback and for a client.
+// An authority, and what it signed for a server on loopback, for a client, and
+// for another client, which floods.
 class Credentials {
  public:
   Credentials();
@@ -29,7 +30,8 @@ class Credentials {
   std::vector<std::string> ServerFlags(Way way) const;
   // Of the client library.
   client::TlsOptions Client(Way way) const;
-  // Of a peer that sends what no library would. None: it speaks in clear.
+  // Of a peer that sends what no library would, by mutual TLS with a
+  // certificate of its own. None: it speaks in clear.
   std::optional<testing::TlsClientOptions> Peer(Way way) const;
 
   // PEM, for servers that are not attnd.
@@ -40,7 +42,7 @@ class Credentials {
 
  private:
   const testing::TempFolder folder_;
-  const testing::Identity authority_, server_, client_;
+  const testing::Identity authority_, server_, client_, flooder_;
 };
 
 }  // namespace attnd::bench
