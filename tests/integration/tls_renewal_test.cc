@@ -1,13 +1,12 @@
-// Certificates and authorities that are renewed while attnd serves.
+// Certificates, authorities and tokens that are renewed while attnd serves.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -17,52 +16,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "tests/client/live_server.h"
 #include "tests/hang_limit.h"
+#include "tests/integration/load.h"
 #include "tests/integration/tls_serving.h"
+#include "tests/server/token_testing.h"
 
 namespace attnd::testing {
 namespace {
-
-// Threads that do one thing over and over.
-class Load {
- public:
-  // Until it is destroyed. `once` says what went wrong; empty: nothing.
-  void Add(std::function<std::string()> once) {
-    Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
-    worker.thread = std::thread([this, &worker, once = std::move(once)] {
-      while (!enough_) {
-        const std::string wrong = once();
-        EXPECT_EQ(wrong, "");
-        ++worker.done;
-      }
-    });
-  }
-  ~Load() {
-    enough_ = true;
-    for (const auto& worker : workers_) worker->thread.join();
-  }
-  // Returns once each has begun and ended its thing `times` times more.
-  bool Await(int times) const {
-    std::vector<int> until;
-    for (const auto& worker : workers_) {
-      until.push_back(worker->done + times + 1);
-    }
-    return Eventually([&] {
-      return std::equal(
-          until.begin(), until.end(), workers_.begin(),
-          [](int least, const auto& worker) { return worker->done >= least; });
-    });
-  }
-
- private:
-  struct Worker {
-    std::atomic<int> done{0};
-    std::thread thread;
-  };
-  std::atomic<bool> enough_{false};
-  std::vector<std::unique_ptr<Worker>> workers_;
-};
 
 std::string Forward(client::Client& client) {
   client::Example example(2, 4);
@@ -213,6 +175,83 @@ TEST_F(TlsRenewalTest, AClientWhoseTimeIsOverIsEnded) {
     EXPECT_TRUE(process_->AwaitLog("certificates have expired"));
   }
   EXPECT_TRUE(is_served);
+}
+
+// How often a file has been opened since.
+class Openings {
+ public:
+  explicit Openings(const std::string& path)
+      : events_(inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+    EXPECT_GE(inotify_add_watch(events_.get(), path.c_str(), IN_OPEN), 0);
+  }
+  // Until there were `times` more.
+  bool Await(int times) {
+    return Eventually([&] {
+      inotify_event event;
+      while (read(events_.get(), &event, sizeof(event)) == sizeof(event)) {
+        --times;
+      }
+      return times <= 0;
+    });
+  }
+
+ private:
+  const Descriptor events_;
+};
+
+// As an operator does it: the server knows both tokens for a while.
+TEST_F(TlsRenewalTest, TokensChangeUnderLoadAndNoCallFails) {
+  const auto line = [](const std::string& token) {
+    return absl::StrCat("alice ", server::HashWord(token), "\n");
+  };
+  const auto saying = [this](const std::string& token) {
+    client::ClientOptions options = Trusting();
+    options.token = token;
+    return options;
+  };
+  const server::TempTokenFile tokens;
+  tokens.Write(line("token-0"));
+  Start({"--token_file=" + tokens.path(), "--require_identity"});
+  client::ClientOptions options = Trusting();
+  const std::vector<std::string> files = {
+      folder_.File("token"), folder_.File("another"), folder_.File("anew")};
+  Load load;
+  for (const std::string& file : files) {
+    ReplaceFile(file, "token-0");
+    options.token_file = file;
+    if (file == files.back()) break;
+    load.Add([client = std::shared_ptr<client::Client>(MakeClient(options))] {
+      return Forward(*client);
+    });
+  }
+  load.Add([this, options] { return Forward(*MakeClient(options)); });
+  ASSERT_TRUE(load.Await(5));
+  for (int round = 0; round < 2; ++round) {
+    const std::string old = absl::StrCat("token-", round);
+    const std::string next = absl::StrCat("token-", round + 1);
+    // What is torn changes nothing.
+    tokens.Write(line(old) + "alice sha256:0123");
+    EXPECT_TRUE(Eventually([&] { return Said("known so far stay") > round; }))
+        << process_->log();
+    EXPECT_TRUE(load.Await(5));
+    tokens.Write(line(old) + line(next));
+    EXPECT_TRUE(Eventually([&] { return Call(saying(next)).ok(); }));
+    for (const std::string& file : files) {
+      ReplaceFile(file, next);
+      if (file == files.back()) break;
+      // Once it is read for the second time, what the first brought counts.
+      EXPECT_TRUE(Openings(file).Await(2));
+    }
+    EXPECT_TRUE(load.Await(5));
+    const auto stale = MakeClient(saying(old));
+    EXPECT_EQ(Forward(*stale), "");
+    tokens.Write(line(next));
+    const absl::Time since = MonotonicNow();
+    EXPECT_TRUE(Eventually([&] { return Forward(*stale) != ""; }));
+    RecordSeconds(absl::StrCat("refused_after_seconds_", round), since);
+    EXPECT_TRUE(absl::IsUnauthenticated(Call(saying(old))));
+    EXPECT_TRUE(load.Await(5));
+  }
 }
 
 }  // namespace
