@@ -13,8 +13,8 @@ struct ClosedLoop::Call {
 };
 
 ClosedLoop::ClosedLoop(const std::string& target, int connections, int at_once,
-                       attn::v1::ForwardRequest request)
-    : request_(std::move(request)) {
+                       attn::v1::ForwardRequest request, std::string token)
+    : request_(std::move(request)), token_(std::move(token)) {
   for (int i = 0; i < connections; ++i) {
     stubs_.push_back(
         attn::v1::AttentionService::NewStub(testing::Connect(target)));
@@ -31,14 +31,20 @@ void ClosedLoop::Next(attn::v1::AttentionService::Stub& stub) {
     ++running_;
   }
   auto call = std::make_shared<Call>();
-  stub.async()->Forward(&call->context, &request_, &call->response,
-                        [this, call, &stub](const grpc::Status& status) {
-                          ++(status.ok() ? ok_ : failed_);
-                          if (status.ok()) Next(stub);
-                          std::lock_guard lock(mutex_);
-                          --running_;
-                          changed_.notify_all();
-                        });
+  if (!token_.empty()) {
+    call->context.AddMetadata("authorization", "Bearer " + token_);
+  }
+  stub.async()->Forward(
+      &call->context, &request_, &call->response,
+      [this, call, &stub](const grpc::Status& status) {
+        const bool is_limited =
+            status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
+        ++(status.ok() ? ok_ : is_limited ? limited_ : failed_);
+        if (status.ok() || is_limited) Next(stub);
+        std::lock_guard lock(mutex_);
+        --running_;
+        changed_.notify_all();
+      });
 }
 
 void ClosedLoop::Stop() {

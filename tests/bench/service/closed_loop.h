@@ -14,11 +14,13 @@
 namespace attnd::bench {
 
 // A client that saturates: `at_once` calls on each of `connections`, each
-// followed by the next until Stop or until it fails.
+// followed by the next until Stop or until it fails. A `token`, unless it is
+// empty, is said with each. One that has reached its limit (RESOURCE_EXHAUSTED)
+// goes on.
 class ClosedLoop {
  public:
   ClosedLoop(const std::string& target, int connections, int at_once,
-             attn::v1::ForwardRequest request);
+             attn::v1::ForwardRequest request, std::string token = "");
   ~ClosedLoop() { Stop(); }
 
   // Waits for the calls in flight.
@@ -26,6 +28,7 @@ class ClosedLoop {
 
   int64_t ok() const { return ok_; }
   int64_t failed() const { return failed_; }
+  int64_t limited() const { return limited_; }
   // Waits until this many have succeeded, or all have failed.
   void AwaitOk(int64_t calls);
 
@@ -34,8 +37,9 @@ class ClosedLoop {
   void Next(attn::v1::AttentionService::Stub& stub);
 
   const attn::v1::ForwardRequest request_;
+  const std::string token_;
   std::vector<std::unique_ptr<attn::v1::AttentionService::Stub>> stubs_;
-  std::atomic<int64_t> ok_{0}, failed_{0};
+  std::atomic<int64_t> ok_{0}, failed_{0}, limited_{0};
   std::mutex mutex_;
   std::condition_variable changed_;
   int running_ = 0;
