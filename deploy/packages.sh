@@ -27,7 +27,7 @@ test=(
   python3 python3-venv  # a client in another language
   python3-numpy python3-matplotlib  # the study's formulas and plots
 )
-lint=(clang clang-format clang-tidy)
+lint=(clang clang-format clang-tidy libclang-rt-dev)
 
 print=
 [ "${1:-}" = --print ] && { print=1; shift; }
