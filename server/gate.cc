@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "server/net/guard.h"
+#include "base/guard/guard.h"
 #include "server/net/guarded_connection.h"
 #include "server/transport_limits.h"
 
@@ -37,7 +37,7 @@ absl::Status Gate::StartTls(const ServerOptions& options) {
   door_parts.credentials = credentials_.get();
   door_parts.handshake_time = options.header_time;
   door_parts.on_ready = [this](Descriptor connection,
-                               std::unique_ptr<tls::TlsStream> tls,
+                               std::unique_ptr<TlsStream> tls,
                                const Origin& origin) {
     parts_.log->HandshakeDone();
     Pass(std::move(connection), std::move(tls), origin);
@@ -63,7 +63,7 @@ void Gate::AddLocal(Descriptor connection, const Origin& origin) {
   Pass(std::move(connection), nullptr, origin);
 }
 
-void Gate::Pass(Descriptor connection, std::unique_ptr<tls::TlsStream> tls,
+void Gate::Pass(Descriptor connection, std::unique_ptr<TlsStream> tls,
                 const Origin& origin) {
   const int fd = connection.get();
   std::unique_ptr<TlsPeers::Entry> peer;

@@ -46,7 +46,7 @@ class Gate {
  private:
   Gate(const ServerOptions& options, GateParts parts);
   absl::Status StartTls(const ServerOptions& options);
-  void Pass(Descriptor connection, std::unique_ptr<tls::TlsStream> tls,
+  void Pass(Descriptor connection, std::unique_ptr<TlsStream> tls,
             const Origin& origin);
   void EndPeers(const std::optional<absl::Status>& renewed);
 

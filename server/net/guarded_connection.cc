@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "server/net/system_calls.h"
+#include "base/guard/system_calls.h"
 
 namespace attnd::server {
 namespace {
@@ -44,7 +44,7 @@ std::string GoAway(const http2::Violation& why, uint32_t last_stream) {
 
 GuardedConnection::GuardedConnection(int fd,
                                      const http2::InspectorOptions& options,
-                                     std::unique_ptr<tls::TlsStream> tls,
+                                     std::unique_ptr<TlsStream> tls,
                                      std::unique_ptr<TlsPeers::Entry> peer,
                                      std::function<void(const Cut&)> on_cut)
     : fd_(fd),

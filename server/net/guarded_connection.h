@@ -14,11 +14,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/types/span.h"
+#include "base/guard/socket_guard.h"
 #include "base/mutex.h"
+#include "base/tls/tls_stream.h"
 #include "server/http2/inspector.h"
 #include "server/http2/violation.h"
 #include "server/net/tls_peers.h"
-#include "server/tls/tls_stream.h"
 
 namespace attnd::server {
 
@@ -30,27 +31,25 @@ struct Cut {
 };
 
 // Thread-safe, as a socket is for one thread that reads and one that writes.
-class GuardedConnection {
+class GuardedConnection final : public SocketGuard {
  public:
   // `on_cut` is called once at most, on whichever thread reads. `tls`: a
   // connection whose handshake is done, and `peer` whoever that has proved to
   // be; null: it is in clear.
   GuardedConnection(int fd, const http2::InspectorOptions& options,
-                    std::unique_ptr<tls::TlsStream> tls,
+                    std::unique_ptr<TlsStream> tls,
                     std::unique_ptr<TlsPeers::Entry> peer,
                     std::function<void(const Cut&)> on_cut);
 
-  // As the system's recvmsg and sendmsg. What breaks HTTP/2's rules, or
+  // What breaks HTTP/2's rules, or
   // floods, is never returned: the peer is told by GOAWAY why, if one can be
   // sent, and from then on the connection is as one that was reset.
-  ssize_t Receive(msghdr* message, int flags);
-  ssize_t Send(const msghdr* message, int flags);
+  ssize_t Receive(msghdr* message, int flags) override;
+  ssize_t Send(const msghdr* message, int flags) override;
 
-  // The connection will be shut down: tells a peer that speaks TLS. False: it
-  // was cut, and nobody is to wait for its peer.
-  bool Goodbye();
-  // Whether bytes of the socket are bytes of the connection.
-  bool is_plain() const { return tls_ == nullptr; }
+  // False: it was cut.
+  bool Goodbye() override;
+  bool is_plain() const override { return tls_ == nullptr; }
 
  private:
   bool Inspect(absl::Span<const iovec> received, ssize_t bytes);
@@ -58,7 +57,7 @@ class GuardedConnection {
   void SendGoAway(const http2::Violation& why);
 
   const int fd_;
-  const std::unique_ptr<tls::TlsStream> tls_;
+  const std::unique_ptr<TlsStream> tls_;
   const std::unique_ptr<TlsPeers::Entry> peer_;
   const std::function<void(const Cut&)> on_cut_;
   std::atomic<bool> is_cut_{false};

@@ -17,9 +17,9 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
-#include "server/net/guard.h"
+#include "base/guard/guard.h"
+#include "base/guard/system_calls.h"
 #include "server/net/socket_identity.h"
-#include "server/net/system_calls.h"
 
 namespace attnd::server {
 namespace {
@@ -202,7 +202,7 @@ void LingeringClose::Look() {
 // As <sys/socket.h> declares it.
 int shutdown(int fd, int how) noexcept {
   using attnd::server::All;
-  auto* const guard = how == SHUT_RDWR ? attnd::server::GuardOf(fd) : nullptr;
+  auto* const guard = how == SHUT_RDWR ? attnd::GuardOf(fd) : nullptr;
   // A peer whose connection was cut would go on sending for as long as it may.
   const bool may_linger = guard == nullptr || guard->Goodbye();
   if (how == SHUT_RDWR && may_linger) {
@@ -211,5 +211,5 @@ int shutdown(int fd, int how) noexcept {
       if (closing->End(fd)) return 0;
     }
   }
-  return attnd::server::system_calls::Shutdown(fd, how);
+  return attnd::system_calls::Shutdown(fd, how);
 }

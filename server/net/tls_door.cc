@@ -90,9 +90,9 @@ void TlsDoor::Run() {
 void TlsDoor::Begin(Arrival arrival) {
   const int fd = arrival.connection.get();
   Handshake& handshake = handshakes_[fd];
-  handshake = {
-      .arrival = std::move(arrival),
-      .stream = tls::TlsStream::Start(fd, parts_.credentials->current())};
+  handshake = {.arrival = std::move(arrival),
+               .stream = TlsStream::Start(
+                   fd, parts_.credentials->current()->NewConnection())};
   epoll_event event = {};
   event.data.fd = fd;
   if (handshake.stream == nullptr ||
@@ -106,11 +106,11 @@ void TlsDoor::GoOn(int fd) {
   const auto at = handshakes_.find(fd);
   if (at == handshakes_.end()) return;
   Handshake& handshake = at->second;
-  const tls::TlsStream::Step step = handshake.stream->Handshake();
-  if (step == tls::TlsStream::Step::kFailed) {
+  const TlsStream::Step step = handshake.stream->Handshake();
+  if (step == TlsStream::Step::kFailed) {
     return Fail(fd, handshake.stream->failure());
   }
-  if (step == tls::TlsStream::Step::kDone) {
+  if (step == TlsStream::Step::kDone) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     Handshake done = std::move(handshake);
     handshakes_.erase(at);
@@ -118,7 +118,7 @@ void TlsDoor::GoOn(int fd) {
                            std::move(done.stream), done.arrival.origin);
   }
   const uint32_t wanted =
-      step == tls::TlsStream::Step::kWantsToRead ? EPOLLIN : EPOLLOUT;
+      step == TlsStream::Step::kWantsToRead ? EPOLLIN : EPOLLOUT;
   if (wanted == handshake.watched) return;
   epoll_event event = {};
   event.events = handshake.watched = wanted;

@@ -19,9 +19,9 @@
 #include "absl/time/time.h"
 #include "base/descriptor.h"
 #include "base/mutex.h"
+#include "base/tls/tls_stream.h"
 #include "server/net/origin.h"
 #include "server/tls/credentials_watch.h"
-#include "server/tls/tls_stream.h"
 
 namespace attnd::server {
 
@@ -32,8 +32,7 @@ struct TlsDoorParts {
   absl::Duration handshake_time;
   // All are called on the door's thread, which waits for them.
   // A connection whose handshake is done.
-  std::function<void(Descriptor, std::unique_ptr<tls::TlsStream>,
-                     const Origin&)>
+  std::function<void(Descriptor, std::unique_ptr<TlsStream>, const Origin&)>
       on_ready;
   // One that has failed; `why` has nothing in it that the peer chose.
   std::function<void(absl::string_view why, const Origin&)> on_failure;
@@ -61,7 +60,7 @@ class TlsDoor {
   };
   struct Handshake {
     Arrival arrival;
-    std::unique_ptr<tls::TlsStream> stream;
+    std::unique_ptr<TlsStream> stream;
     uint32_t watched = 0;  // the events that epoll waits for
   };
 

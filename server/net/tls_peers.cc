@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "base/guard/system_calls.h"
 #include "server/net/peer_address.h"
-#include "server/net/system_calls.h"
 #include "server/tls/certificate_name.h"
 
 namespace attnd::server {
@@ -15,7 +15,7 @@ TlsPeers::Entry::~Entry() {
   peers_->peers_.erase(address_);
 }
 
-std::unique_ptr<TlsPeers::Entry> TlsPeers::Add(int fd, tls::TlsStream& stream) {
+std::unique_ptr<TlsPeers::Entry> TlsPeers::Add(int fd, TlsStream& stream) {
   std::string address = PeerAddress(fd);
   if (address.empty()) return nullptr;
   Peer peer;
@@ -24,7 +24,7 @@ std::unique_ptr<TlsPeers::Entry> TlsPeers::Add(int fd, tls::TlsStream& stream) {
   X509* const certificate = stream.peer_certificate();
   STACK_OF(X509)* const chain = stream.peer_chain();
   if (certificate != nullptr && X509_up_ref(certificate) == 1) {
-    peer.certificate = tls::X509Ptr(certificate);
+    peer.certificate = X509Ptr(certificate);
     peer.name = tls::NameOf(certificate);
     if (chain != nullptr) peer.chain.reset(X509_chain_up_ref(chain));
   }

@@ -11,9 +11,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
+#include "base/tls/openssl.h"
+#include "base/tls/tls_stream.h"
 #include "server/tls/credentials.h"
-#include "server/tls/openssl.h"
-#include "server/tls/tls_stream.h"
 
 namespace attnd::server {
 
@@ -41,7 +41,7 @@ class TlsPeers : public std::enable_shared_from_this<TlsPeers> {
   // hands; that lives for longer than the entry. Null: it is not connected any
   // more, or there is one with the same address and port, by another of the
   // server's own addresses, from which it could not be told.
-  std::unique_ptr<Entry> Add(int fd, tls::TlsStream& stream);
+  std::unique_ptr<Entry> Add(int fd, TlsStream& stream);
 
   // The name in the certificate of the peer that gRPC calls `address`
   // ("ipv4:10.0.0.7:5123"); empty: it has shown none.
@@ -58,10 +58,10 @@ class TlsPeers : public std::enable_shared_from_this<TlsPeers> {
  private:
   struct Peer {
     int fd = -1;
-    tls::TlsStream* stream = nullptr;
+    TlsStream* stream = nullptr;
     std::string name;
-    tls::X509Ptr certificate;
-    tls::ChainPtr chain;
+    X509Ptr certificate;
+    ChainPtr chain;
   };
   template <typename IsOver>
   int EndWhere(const IsOver& is_over);

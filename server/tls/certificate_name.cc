@@ -64,7 +64,7 @@ std::string NameOf(X509* certificate) {
   if (name.empty()) name = AlternativeName(certificate, GEN_DNS);
   if (name.empty()) name = CommonName(certificate);
   if (name.empty()) name = Fingerprint(certificate);
-  TakeError();
+  TakeTlsError();
   return name;
 }
 

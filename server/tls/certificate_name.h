@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "server/tls/openssl.h"
+#include "base/tls/openssl.h"
 
 namespace attnd::server::tls {
 

@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<X509Ptr>> Certificates(absl::string_view flag,
              PEM_read_bio_X509(reader.get(), nullptr, nullptr, nullptr)) {
     all.emplace_back(one);
   }
-  const std::string error = TakeError();
+  const std::string error = TakeTlsError();
   // Which is how a file ends.
   if (error != "no start line") {
     return Bad(flag, absl::StrCat("a certificate is broken: ", error));
@@ -104,7 +104,7 @@ absl::StatusOr<std::shared_ptr<const Credentials>> Credentials::Create(
     const CredentialText& text, const CredentialFiles& files) {
   std::shared_ptr<Credentials> credentials(new Credentials);
   absl::Status status = credentials->Use(text, files);
-  TakeError();
+  TakeTlsError();
   if (!status.ok()) return status;
   return credentials;
 }
@@ -151,11 +151,11 @@ absl::Status Credentials::UseCertificate(const std::string& pem) {
     return Bad(kCertificateFlag, "the certificate has expired");
   }
   if (SSL_CTX_use_certificate(context_.get(), own) != 1) {
-    return Bad(kCertificateFlag, TakeError());
+    return Bad(kCertificateFlag, TakeTlsError());
   }
   for (size_t i = 1; i < all->size(); ++i) {
     if (SSL_CTX_add1_chain_cert(context_.get(), (*all)[i].get()) != 1) {
-      return Bad(kCertificateFlag, TakeError());
+      return Bad(kCertificateFlag, TakeTlsError());
     }
   }
   return absl::OkStatus();
@@ -166,14 +166,14 @@ absl::Status Credentials::UseKey(const std::string& pem) {
       PEM_read_bio_PrivateKey(Reader(pem).get(), nullptr, NoPassword, nullptr));
   if (key == nullptr) {
     return Bad(kKeyFlag, absl::StrCat("no private key (PEM, not encrypted) is ",
-                                      "in the file: ", TakeError()));
+                                      "in the file: ", TakeTlsError()));
   }
   if (X509_check_private_key(SSL_CTX_get0_certificate(context_.get()),
                              key.get()) != 1) {
     return Bad(kKeyFlag, "the key is not that of --tls_cert");
   }
   if (SSL_CTX_use_PrivateKey(context_.get(), key.get()) != 1) {
-    return Bad(kKeyFlag, TakeError());
+    return Bad(kKeyFlag, TakeTlsError());
   }
   return absl::OkStatus();
 }
@@ -185,7 +185,7 @@ absl::Status Credentials::UseClientCa(const std::string& pem) {
     if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context_.get()),
                             one.get()) != 1 ||
         SSL_CTX_add_client_CA(context_.get(), one.get()) != 1) {
-      return Bad(kClientCaFlag, TakeError());
+      return Bad(kClientCaFlag, TakeTlsError());
     }
   }
   SSL_CTX_set_verify(context_.get(),
@@ -193,6 +193,12 @@ absl::Status Credentials::UseClientCa(const std::string& pem) {
                      nullptr);
   asks_clients_ = true;
   return absl::OkStatus();
+}
+
+SslPtr Credentials::NewConnection() const {
+  SslPtr ssl(SSL_new(context_.get()));
+  if (ssl != nullptr) SSL_set_accept_state(ssl.get());
+  return ssl;
 }
 
 bool Credentials::Admits(X509* certificate, STACK_OF(X509) * chain) const {
@@ -206,7 +212,7 @@ bool Credentials::Admits(X509* certificate, STACK_OF(X509) * chain) const {
                           certificate, chain) == 1 &&
       X509_STORE_CTX_set_default(check.get(), "ssl_client") == 1 &&
       X509_verify_cert(check.get()) == 1;
-  TakeError();
+  TakeTlsError();
   return admits;
 }
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/tls/openssl.h"
+#include "base/tls/openssl.h"
 
 namespace attnd::server::tls {
 
@@ -44,8 +44,9 @@ class Credentials {
   static absl::StatusOr<std::shared_ptr<const Credentials>> Create(
       const CredentialText& text, const CredentialFiles& files);
 
-  // For SSL_new. Connections keep it as long as they need it.
-  SSL_CTX* context() const { return context_.get(); }
+  // The server's end of a connection, which keeps what it needs of this. Null:
+  // there is no memory.
+  SslPtr NewConnection() const;
   bool asks_clients() const { return asks_clients_; }
   // Whether a client that was let in before would be let in now. `chain` is
   // what came with its certificate; may be null.

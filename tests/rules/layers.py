@@ -16,6 +16,7 @@ import sys
 
 LEVELS = (
     ('base',),
+    ('base/guard', 'base/tls'),
     # The contract of all kernels, then those who keep it.
     ('kernels',),
     # A request shared out over several devices: as data, and on their streams.

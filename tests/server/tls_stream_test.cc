@@ -1,4 +1,4 @@
-#include "server/tls/tls_stream.h"
+#include "base/tls/tls_stream.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ class TlsStreamTest : public ::testing::Test {
     auto credentials = Credentials::Create(
         {own_.chain, own_.key, asks_clients_ ? authority_.chain : ""}, files);
     EXPECT_TRUE(credentials.ok()) << credentials.status();
-    stream_ = TlsStream::Start(server_.get(), *credentials);
+    stream_ = TlsStream::Start(server_.get(), (*credentials)->NewConnection());
     peer_ = std::thread([this, client, talk = std::move(talk)] {
       TlsClient end(client_.get(), client);
       if (end.Handshake() && talk) talk(end);
@@ -250,7 +250,7 @@ TEST_F(TlsStreamTest, RefusesWhoDoesNotSpeakTls) {
   auto credentials = Credentials::Create({own_.chain, own_.key, ""},
                                          {.certificate = "c", .key = "k"});
   ASSERT_TRUE(credentials.ok());
-  stream_ = TlsStream::Start(server_.get(), *credentials);
+  stream_ = TlsStream::Start(server_.get(), (*credentials)->NewConnection());
   EXPECT_EQ(stream_->Handshake(), TlsStream::Step::kFailed);
   EXPECT_NE(stream_->failure(), "");
 }
@@ -291,7 +291,7 @@ TEST_F(TlsStreamTest, AsksForTheVersionThatItIsTold) {
       {own_.chain, own_.key, ""},
       {.certificate = "c", .key = "k", .min_version = MinVersion::kTls13});
   ASSERT_TRUE(credentials.ok());
-  stream_ = TlsStream::Start(server_.get(), *credentials);
+  stream_ = TlsStream::Start(server_.get(), (*credentials)->NewConnection());
   peer_ = std::thread([this] {
     TlsClient client(client_.get(), {.max_version = TLS1_2_VERSION});
     EXPECT_FALSE(client.Handshake());

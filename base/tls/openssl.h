@@ -1,5 +1,5 @@
-#ifndef ATTND_SERVER_TLS_OPENSSL_H_
-#define ATTND_SERVER_TLS_OPENSSL_H_
+#ifndef ATTND_BASE_TLS_OPENSSL_H_
+#define ATTND_BASE_TLS_OPENSSL_H_
 
 // Owners of OpenSSL's objects, and what it has to say of a failure.
 
@@ -11,7 +11,7 @@
 #include <memory>
 #include <string>
 
-namespace attnd::server::tls {
+namespace attnd {
 
 template <auto kFree>
 struct Free {
@@ -34,8 +34,8 @@ using ChainPtr = std::unique_ptr<STACK_OF(X509), Free<FreeChain>>;
 
 // Of the last error on this thread, without anything that a peer sent: "unknown
 // ca", "no shared cipher". Empties the list of errors. Empty: there was none.
-std::string TakeError();
+std::string TakeTlsError();
 
-}  // namespace attnd::server::tls
+}  // namespace attnd
 
-#endif  // ATTND_SERVER_TLS_OPENSSL_H_
+#endif  // ATTND_BASE_TLS_OPENSSL_H_

@@ -1,4 +1,4 @@
-#include "server/tls/tls_stream.h"
+#include "base/tls/tls_stream.h"
 
 #include <openssl/err.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace attnd::server::tls {
+namespace attnd {
 namespace {
 
 // What a record carries at most.
@@ -18,26 +18,21 @@ constexpr size_t kBatchBytes = 128 << 10;
 
 }  // namespace
 
-std::unique_ptr<TlsStream> TlsStream::Start(
-    int fd, std::shared_ptr<const Credentials> credentials) {
-  std::unique_ptr<TlsStream> stream(new TlsStream(fd, std::move(credentials)));
-  MutexLock lock(stream->mutex_);
-  stream->ssl_ = SslPtr(SSL_new(stream->credentials_->context()));
+std::unique_ptr<TlsStream> TlsStream::Start(int fd, SslPtr ssl) {
+  if (ssl == nullptr) return nullptr;
   BIO* const bio = BIO_new(Method());
-  if (stream->ssl_ == nullptr || bio == nullptr) {
-    BIO_free(bio);
-    return nullptr;
-  }
+  if (bio == nullptr) return nullptr;
+  std::unique_ptr<TlsStream> stream(new TlsStream(fd));
+  MutexLock lock(stream->mutex_);
+  stream->ssl_ = std::move(ssl);
   BIO_set_data(bio, stream.get());
   BIO_set_init(bio, 1);
   SSL_set_bio(stream->ssl_.get(), bio, bio);
-  SSL_set_accept_state(stream->ssl_.get());
   lock.Unlock();
   return stream;
 }
 
-TlsStream::TlsStream(int fd, std::shared_ptr<const Credentials> credentials)
-    : fd_(fd), credentials_(std::move(credentials)) {}
+TlsStream::TlsStream(int fd) : fd_(fd) {}
 
 const BIO_METHOD* TlsStream::Method() {
   static const BIO_METHOD* const method = [] {
@@ -87,7 +82,11 @@ TlsStream::Step TlsStream::Handshake() {
   // A reason for the peer, too.
   const bool is_flushed = Flush();
   if (done == 1) {
-    if (!is_flushed) return error_ == 0 ? Step::kWantsToWrite : Step::kFailed;
+    if (!is_flushed && error_ == 0) return Step::kWantsToWrite;
+    if (!is_flushed) {
+      failure_ = "the connection ended";
+      return Step::kFailed;
+    }
     // Until now what follows the handshake has been left with the socket, for
     // who waits until that can be read.
     SSL_set_read_ahead(ssl_.get(), 1);
@@ -96,9 +95,17 @@ TlsStream::Step TlsStream::Handshake() {
   if (error == SSL_ERROR_WANT_READ && error_ == 0) {
     return is_flushed ? Step::kWantsToRead : Step::kWantsToWrite;
   }
-  failure_ = TakeError();
+  failure_ = TakeTlsError();
   if (failure_.empty()) failure_ = "the connection ended";
   return Step::kFailed;
+}
+
+bool TlsStream::speaks(absl::string_view protocol) const {
+  const unsigned char* chosen = nullptr;
+  unsigned int bytes = 0;
+  SSL_get0_alpn_selected(ssl(), &chosen, &bytes);
+  return protocol ==
+         absl::string_view(reinterpret_cast<const char*>(chosen), bytes);
 }
 
 ssize_t TlsStream::Receive(absl::Span<const iovec> into) {
@@ -223,4 +230,4 @@ void TlsStream::SayGoodbye() {
   ERR_clear_error();
 }
 
-}  // namespace attnd::server::tls
+}  // namespace attnd

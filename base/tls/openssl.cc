@@ -1,10 +1,10 @@
-#include "server/tls/openssl.h"
+#include "base/tls/openssl.h"
 
 #include <openssl/err.h>
 
-namespace attnd::server::tls {
+namespace attnd {
 
-std::string TakeError() {
+std::string TakeTlsError() {
   const unsigned long error = ERR_peek_last_error();  // NOLINT: OpenSSL's type
   ERR_clear_error();
   if (error == 0) return "";
@@ -12,4 +12,4 @@ std::string TakeError() {
   return reason == nullptr ? "an error without a name" : reason;
 }
 
-}  // namespace attnd::server::tls
+}  // namespace attnd

@@ -1,7 +1,7 @@
-#ifndef ATTND_SERVER_TLS_TLS_STREAM_H_
-#define ATTND_SERVER_TLS_TLS_STREAM_H_
+#ifndef ATTND_BASE_TLS_TLS_STREAM_H_
+#define ATTND_BASE_TLS_TLS_STREAM_H_
 
-// The server's end of TLS on a socket that does not block.
+// TLS on a socket that does not block.
 
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -11,22 +11,22 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
-#include "server/tls/credentials.h"
-#include "server/tls/openssl.h"
+#include "base/tls/openssl.h"
 
-namespace attnd::server::tls {
+namespace attnd {
 
 // Thread-safe, as a socket is for one thread that reads and one that writes.
 class TlsStream {
  public:
   enum class Step { kDone, kWantsToRead, kWantsToWrite, kFailed };
 
-  // `fd` is connected and stays its owner's; whoever is at its other end must
-  // prove to be known to `credentials`, if these ask for it.
-  static std::unique_ptr<TlsStream> Start(
-      int fd, std::shared_ptr<const Credentials> credentials);
+  // `fd` is connected once the handshake begins, and stays its owner's. `ssl`
+  // knows which end of TLS this is, and who its peer must prove to be. Null:
+  // there is no memory, or was none for `ssl`.
+  static std::unique_ptr<TlsStream> Start(int fd, SslPtr ssl);
 
   // Goes on with the handshake as far as it gets: again once the socket can be
   // read, or written, until it is done or has failed. What the peer sends after
@@ -38,6 +38,13 @@ class TlsStream {
   X509* peer_certificate() const { return SSL_get0_peer_certificate(ssl()); }
   STACK_OF(X509) * peer_chain() const { return SSL_get_peer_cert_chain(ssl()); }
 
+  // Whether both ends have agreed on `protocol`, by ALPN.
+  bool speaks(absl::string_view protocol) const;
+  // X509_V_OK, or what is wrong with the peer's certificate.
+  int verify_result() const {
+    return static_cast<int>(SSL_get_verify_result(ssl()));
+  }
+
   // As the system's readv and writev, with EAGAIN where the socket has no more,
   // or takes no more, and so tells who waits for it. Bytes count as sent when
   // the system has them. ECONNRESET: the peer ended without saying so.
@@ -47,7 +54,7 @@ class TlsStream {
   void SayGoodbye();
 
  private:
-  TlsStream(int fd, std::shared_ptr<const Credentials> credentials);
+  explicit TlsStream(int fd);
 
   SSL* ssl() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return ssl_.get(); }
   static int BioRead(BIO* bio, char* to, int bytes);
@@ -60,7 +67,6 @@ class TlsStream {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int fd_;
-  const std::shared_ptr<const Credentials> credentials_;
   std::string failure_;
   Mutex mutex_;
   SslPtr ssl_ ABSL_GUARDED_BY(mutex_);
@@ -73,6 +79,6 @@ class TlsStream {
   std::string gathered_ ABSL_GUARDED_BY(mutex_);
 };
 
-}  // namespace attnd::server::tls
+}  // namespace attnd
 
-#endif  // ATTND_SERVER_TLS_TLS_STREAM_H_
+#endif  // ATTND_BASE_TLS_TLS_STREAM_H_

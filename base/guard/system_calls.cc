@@ -1,8 +1,8 @@
-#include "server/net/system_calls.h"
+#include "base/guard/system_calls.h"
 
 #include <dlfcn.h>
 
-namespace attnd::server::system_calls {
+namespace attnd::system_calls {
 namespace {
 
 // What comes after this program's own function of that name: a sanitizer's, or
@@ -40,4 +40,4 @@ int Close(int fd) {
   return next(fd);
 }
 
-}  // namespace attnd::server::system_calls
+}  // namespace attnd::system_calls

@@ -1,5 +1,5 @@
-#ifndef ATTND_SERVER_NET_GUARD_H_
-#define ATTND_SERVER_NET_GUARD_H_
+#ifndef ATTND_BASE_GUARD_GUARD_H_
+#define ATTND_BASE_GUARD_GUARD_H_
 
 // Puts somebody between gRPC and the connections that it is given.
 //
@@ -12,19 +12,23 @@
 
 #include <memory>
 
-#include "server/net/guarded_connection.h"
+#include "base/guard/socket_guard.h"
 
-namespace attnd::server {
+namespace attnd {
 
 // From now on, and until it is closed, `fd` is read and written through
 // `guard`, whoever does. It is still its owner's to close, once nobody reads or
 // writes it any more; `guard` goes with it. False: numbers as high as this have
 // none.
-bool PutGuard(int fd, std::unique_ptr<GuardedConnection> guard);
+bool PutGuard(int fd, std::unique_ptr<SocketGuard> guard);
 
 // The one of a descriptor; null: it has none. For who could read `fd`, too.
-GuardedConnection* GuardOf(int fd);
+SocketGuard* GuardOf(int fd);
 
-}  // namespace attnd::server
+// Whether the functions here are the ones that the program's libraries call. A
+// program that loads this as a part of a library has the system's instead.
+bool GuardsAreAsked();
 
-#endif  // ATTND_SERVER_NET_GUARD_H_
+}  // namespace attnd
+
+#endif  // ATTND_BASE_GUARD_GUARD_H_
