@@ -13,8 +13,9 @@ namespace {
 // What a record carries at most.
 constexpr size_t kRecordBytes = 16 << 10;
 // What is encrypted before the system gets it, so that it is called once for
-// several records while they are still in the cache.
-constexpr size_t kBatchBytes = 128 << 10;
+// several records. No more, as the peer decrypts these while the next ones are
+// encrypted.
+constexpr size_t kBatchBytes = 64 << 10;
 
 }  // namespace
 

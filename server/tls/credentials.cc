@@ -16,8 +16,6 @@ namespace {
 constexpr absl::string_view kCertificateFlag = "--tls_cert";
 constexpr absl::string_view kKeyFlag = "--tls_key";
 constexpr absl::string_view kClientCaFlag = "--tls_client_ca";
-// As it is read from the socket, several records at once.
-constexpr size_t kReadBufferBytes = 64 << 10;
 
 absl::Status Bad(absl::string_view flag, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
@@ -128,8 +126,9 @@ absl::Status Credentials::Use(const CredentialText& text,
                            "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
                            "TLS_CHACHA20_POLY1305_SHA256");
   SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20");
+  // What is read ahead is a record, which is decrypted where it lies in the
+  // nearest cache: several at once cost more than the calls that they save.
   SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
-  SSL_CTX_set_default_read_buffer_len(context, kReadBufferBytes);
   SSL_CTX_set_client_hello_cb(context, DemandProtocols, nullptr);
   SSL_CTX_set_alpn_select_cb(context, ChooseHttp2, nullptr);
   absl::Status status = UseCertificate(text.certificate);
