@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/errno_of_connect.h"
 #include "client/connection_error.h"
+#include "client/socket_mutator.h"
 #include "grpc/grpc.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/create_channel_posix.h"
@@ -91,8 +92,12 @@ absl::Status Connection::Explain(const absl::Status& status) const {
   absl::Status explained = status;
   if (socket_ == nullptr) {
     const bool tls = tls_ != nullptr;
+    const std::string failure =
+        tls_sockets_ != nullptr ? tls_sockets_->failure() : "";
     explained = ExplainConnectionError(
-        status, {.tls = tls, .has_certificate = tls && !tls_->key.empty()});
+        status, {.tls = tls,
+                 .has_certificate = tls && !tls_->key.empty(),
+                 .failure = failure});
   }
   // A server that does not know the caller, or no connection: what the files
   // hold now might have helped.
@@ -142,10 +147,25 @@ StreamQueue& ConnectionSlot::queue() {
 
 std::shared_ptr<Connection> ConnectionSlot::ConnectOverTcp(
     std::shared_ptr<const Credentials::Tls> tls) const {
+  std::shared_ptr<TlsSockets> tls_sockets;
+  if (tls != nullptr) {
+    tls_sockets = MakeTlsSockets(target_, *tls, credentials_->server_name());
+  }
+  grpc::ChannelArguments arguments = arguments_;
+  if (tls_sockets != nullptr) {
+    ProtectSockets(tls_sockets, arguments);
+    // What gRPC says to a server whose connection it encrypts itself.
+    arguments.SetString(GRPC_ARG_HTTP2_SCHEME, "https");
+    // There was none to be asked, and none could be.
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  }
   auto channel = grpc::CreateCustomChannel(
-      target_, ChannelCredentialsOf(tls.get()), arguments_);
+      target_,
+      ChannelCredentialsOf(tls_sockets == nullptr ? tls.get() : nullptr),
+      arguments);
   return Own(std::make_unique<Connection>(std::move(channel), nullptr,
-                                          credentials_, std::move(tls)));
+                                          credentials_, std::move(tls),
+                                          std::move(tls_sockets)));
 }
 
 absl::StatusOr<std::shared_ptr<Connection>> ConnectionSlot::ConnectToSocket()
@@ -157,7 +177,7 @@ absl::StatusOr<std::shared_ptr<Connection>> ConnectionSlot::ConnectToSocket()
   auto channel =
       grpc::CreateCustomInsecureChannelFromFd("localhost", *fd, arguments_);
   return Own(std::make_unique<Connection>(
-      std::move(channel), *std::move(socket), credentials_, nullptr));
+      std::move(channel), *std::move(socket), credentials_, nullptr, nullptr));
 }
 
 std::shared_ptr<Connection> ConnectionSlot::Own(

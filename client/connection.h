@@ -17,6 +17,7 @@
 #include "client/credentials.h"
 #include "client/executor.h"
 #include "client/stream_queue.h"
+#include "client/tls_sockets.h"
 #include "client/unix_socket.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
@@ -34,15 +35,18 @@ class Connection {
  public:
   using Stub = grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-  // `socket` is null for a TCP address, and `tls` where nothing is encrypted.
+  // `socket` is null for a TCP address, `tls` where nothing is encrypted, and
+  // `tls_sockets` where gRPC does that.
   Connection(std::shared_ptr<grpc::Channel> channel,
              std::shared_ptr<UnixSocket> socket,
              std::shared_ptr<const Credentials> credentials,
-             std::shared_ptr<const Credentials::Tls> tls)
+             std::shared_ptr<const Credentials::Tls> tls,
+             std::shared_ptr<const TlsSockets> tls_sockets)
       : stub_(std::move(channel)),
         socket_(std::move(socket)),
         credentials_(std::move(credentials)),
-        tls_(std::move(tls)) {}
+        tls_(std::move(tls)),
+        tls_sockets_(std::move(tls_sockets)) {}
 
   Stub& stub() { return stub_; }
   const std::shared_ptr<UnixSocket>& socket() const { return socket_; }
@@ -80,6 +84,7 @@ class Connection {
   const std::shared_ptr<UnixSocket> socket_;
   const std::shared_ptr<const Credentials> credentials_;
   const std::shared_ptr<const Credentials::Tls> tls_;
+  const std::shared_ptr<const TlsSockets> tls_sockets_;
   std::atomic<bool> retired_{false};
   std::atomic<int64_t> last_used_ns_{0};
 };

@@ -95,6 +95,11 @@ absl::Status ExplainConnectionError(absl::Status status, ConnectionKind kind) {
       !absl::StartsWith(status.message(), kNoConnection)) {
     return status;
   }
+  // To gRPC a handshake that it knows nothing of is a connection that ended.
+  if (!kind.failure.empty() && HungUp(status.message())) {
+    status =
+        WithMessage(status, absl::StrCat(status.message(), ": ", kind.failure));
+  }
   const absl::string_view text =
       kind.tls ? WithTls(status.message(), kind.has_certificate)
                : WithoutTls(status.message());

@@ -10,6 +10,8 @@ namespace attnd::client {
 struct ConnectionKind {
   bool tls = false;
   bool has_certificate = false;  // that the client shows
+  // Why the last handshake failed, where gRPC knows of none.
+  absl::string_view failure = {};
 };
 
 // `status` of a call, led by what to check where it says that no connection

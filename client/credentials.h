@@ -24,8 +24,8 @@ class Credentials {
  public:
   // What a connection is made with.
   struct Tls {
-    std::string authorities;       // empty: the system's
-    std::string certificate, key;  // empty: the client shows none
+    std::string authorities = {};            // empty: the system's
+    std::string certificate = {}, key = {};  // empty: the client shows none
     bool operator==(const Tls&) const = default;
   };
 

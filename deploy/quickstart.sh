@@ -15,7 +15,8 @@ step "configure a release in $build"
 cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DATTND_TESTS=OFF
 
 step "build attnd, attnctl, attnload, the client's package and the oracle"
-cmake --build "$build" --target attnd attnctl attnload attnd_client_package oracle_check
+cmake --build "$build" --target attnd attnctl attnload attnd_client_package \
+  attnd_client_tls_guard_package oracle_check
 
 step "attention of a real model, forward and backward"
 deploy/real_data.sh "$build"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "attnd/tls_guard.h"
 #include "base/flags.h"
 #include "client/attnctl/commands.h"
 #include "client/attnctl/flags.h"
@@ -119,6 +120,7 @@ int Main(int argc, char** argv) {
     return app.exit(error) == 0 ? kDone : kBadInput;
   }
   wire::PrepareForGrpc();
+  UseTlsGuard();
   const int code = Run(app.get_subcommands().front()->get_name(), flags);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     Print("attnctl: cannot write to standard output\n", stderr);

@@ -17,6 +17,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "attnd/client.h"
+#include "attnd/tls_guard.h"
 #include "base/decimal.h"
 #include "base/flags.h"
 #include "base/printable.h"
@@ -374,5 +375,6 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   attnd::wire::PrepareForGrpc();
+  attnd::client::UseTlsGuard();
   return attnd::attnload::Run(std::move(flags));
 }

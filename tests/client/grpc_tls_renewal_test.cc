@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/client/tls_server.h"
+#include "tests/client/tls_ways.h"
 #include "tests/integration/process.h"
 
 namespace attnd::client {
@@ -21,7 +22,7 @@ using ::attnd::testing::MakeAuthority;
 using ::attnd::testing::ReplaceFile;
 using ::attnd::testing::WriteIdentity;
 
-class GrpcTlsRenewalTest : public ::testing::Test {
+class GrpcTlsRenewalTest : public TlsWays {
  protected:
   GrpcTlsRenewalTest() {
     WriteIdentity(Named("first"), folder_.File("client"));
@@ -76,21 +77,21 @@ class GrpcTlsRenewalTest : public ::testing::Test {
   std::unique_ptr<Client> client_;
 };
 
-TEST_F(GrpcTlsRenewalTest, ARenewedCertificateIsShownAndNoCallFails) {
+TEST_P(GrpcTlsRenewalTest, ARenewedCertificateIsShownAndNoCallFails) {
   Connect();
   EXPECT_EQ(Call().common_name, "first");
   WriteIdentity(Named("second"), folder_.File("client"));
   EXPECT_TRUE(EventuallyCallsAs("second"));
 }
 
-TEST_F(GrpcTlsRenewalTest, ARenewedTokenIsSaidAndNoCallFails) {
+TEST_P(GrpcTlsRenewalTest, ARenewedTokenIsSaidAndNoCallFails) {
   Connect();
   EXPECT_TRUE(EventuallySays("first"));
   ReplaceFile(folder_.File("token"), "second\n");
   EXPECT_TRUE(EventuallySays("second"));
 }
 
-TEST_F(GrpcTlsRenewalTest, TornPairsAndGarbageLeaveWhatWasGood) {
+TEST_P(GrpcTlsRenewalTest, TornPairsAndGarbageLeaveWhatWasGood) {
   Connect();
   const Identity second = Named("second");
   ReplaceFile(folder_.File("client.pem"), second.chain);
@@ -106,7 +107,7 @@ TEST_F(GrpcTlsRenewalTest, TornPairsAndGarbageLeaveWhatWasGood) {
 }
 
 // Calls over the old connections are not cut.
-TEST_F(GrpcTlsRenewalTest, CallsUnderWayOutliveRenewals) {
+TEST_P(GrpcTlsRenewalTest, CallsUnderWayOutliveRenewals) {
   options_.connections = 2;
   Connect();
   std::atomic<bool> enough{false};
@@ -130,7 +131,7 @@ TEST_F(GrpcTlsRenewalTest, CallsUnderWayOutliveRenewals) {
   for (std::thread& caller : callers) caller.join();
 }
 
-TEST_F(GrpcTlsRenewalTest, EveryConnectionIsRenewed) {
+TEST_P(GrpcTlsRenewalTest, EveryConnectionIsRenewed) {
   options_.connections = 3;
   Connect();
   WriteIdentity(Named("second"), folder_.File("client"));
@@ -138,7 +139,7 @@ TEST_F(GrpcTlsRenewalTest, EveryConnectionIsRenewed) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(Call().common_name, "second");
 }
 
-TEST_F(GrpcTlsRenewalTest, ARefusedCallSaysThatRenewingFailed) {
+TEST_P(GrpcTlsRenewalTest, ARefusedCallSaysThatRenewingFailed) {
   Connect();
   ReplaceFile(folder_.File("client.key"), "garbage");
   ASSERT_TRUE(AwaitLook());
@@ -149,6 +150,9 @@ TEST_F(GrpcTlsRenewalTest, ARefusedCallSaysThatRenewingFailed) {
             "who are you?; what has been renewed is not used: tls.key_file: " +
                 folder_.File("client.key") + ": has no private key in PEM");
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, GrpcTlsRenewalTest, ::testing::Bool(),
+                         NameOfTlsWay);
 
 }  // namespace
 }  // namespace attnd::client

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/client/raw_tls_server.h"
 #include "tests/client/tls_server.h"
+#include "tests/client/tls_ways.h"
 
 namespace attnd::client {
 namespace {
@@ -27,7 +28,7 @@ constexpr char kNotAccepted[] =
     "the server's certificate was not accepted: either no authority (CA) that "
     "the client trusts has signed it, or it is not valid at this time";
 
-class GrpcTlsTest : public ::testing::Test {
+class GrpcTlsTest : public TlsWays {
  protected:
   static testing::CertificateOptions ForLoopback() {
     return {.dns = {"localhost"}, .ips = {"127.0.0.1"}};
@@ -51,7 +52,7 @@ class GrpcTlsTest : public ::testing::Test {
   const Identity foreign_ca_ = MakeAuthority("foreign CA");
 };
 
-TEST_F(GrpcTlsTest, AServerThatAnAuthoritySignedIsTrusted) {
+TEST_P(GrpcTlsTest, AServerThatAnAuthoritySignedIsTrusted) {
   for (const KeyKind kind : {KeyKind::kEcP256, KeyKind::kRsa2048}) {
     testing::CertificateOptions certificate = ForLoopback();
     certificate.key = kind;
@@ -66,7 +67,7 @@ TEST_F(GrpcTlsTest, AServerThatAnAuthoritySignedIsTrusted) {
   EXPECT_TRUE(Call(behind.address(), Trusting(ca_)).ok());
 }
 
-TEST_F(GrpcTlsTest, TensorsGoOverTlsOnEveryConnection) {
+TEST_P(GrpcTlsTest, TensorsGoOverTlsOnEveryConnection) {
   TlsServer server(Issue(ca_, ForLoopback()));
   ClientOptions options = Trusting(ca_);
   options.connections = 3;
@@ -80,7 +81,7 @@ TEST_F(GrpcTlsTest, TensorsGoOverTlsOnEveryConnection) {
   }
 }
 
-TEST_F(GrpcTlsTest, AServerWhomNobodyKnowsIsRefused) {
+TEST_P(GrpcTlsTest, AServerWhomNobodyKnowsIsRefused) {
   TlsServer self_signed(SelfSigned(ForLoopback()));
   ExpectUnavailable(Call(self_signed.address(), Trusting(ca_)), kNotAccepted);
   TlsServer foreign(Issue(foreign_ca_, ForLoopback()));
@@ -92,7 +93,7 @@ TEST_F(GrpcTlsTest, AServerWhomNobodyKnowsIsRefused) {
   ExpectUnavailable(Call(foreign.address(), system), kNotAccepted);
 }
 
-TEST_F(GrpcTlsTest, ACertificateOutOfItsTimeIsRefused) {
+TEST_P(GrpcTlsTest, ACertificateOutOfItsTimeIsRefused) {
   testing::CertificateOptions certificate = ForLoopback();
   certificate.starts = -absl::Hours(2);
   certificate.ends = -absl::Hours(1);
@@ -104,7 +105,7 @@ TEST_F(GrpcTlsTest, ACertificateOutOfItsTimeIsRefused) {
   ExpectUnavailable(Call(early.address(), Trusting(ca_)), kNotAccepted);
 }
 
-TEST_F(GrpcTlsTest, ACertificateForAnotherNameIsRefusedUnlessThatIsExpected) {
+TEST_P(GrpcTlsTest, ACertificateForAnotherNameIsRefusedUnlessThatIsExpected) {
   TlsServer server(Issue(ca_, {.dns = {"other.test"}}));
   ClientOptions options = Trusting(ca_);
   const absl::Status status = Call(server.address(), options);
@@ -118,20 +119,20 @@ TEST_F(GrpcTlsTest, ACertificateForAnotherNameIsRefusedUnlessThatIsExpected) {
                     "the server's certificate is for another name");
 }
 
-TEST_F(GrpcTlsTest, TlsToAServerWithoutItSaysSo) {
+TEST_P(GrpcTlsTest, TlsToAServerWithoutItSaysSo) {
   TlsServer plain;
   ExpectUnavailable(Call(plain.address(), Trusting(ca_)),
                     "what answered does not speak TLS");
 }
 
-TEST_F(GrpcTlsTest, NoTlsToAServerWithItAsksForIt) {
+TEST_P(GrpcTlsTest, NoTlsToAServerWithItAsksForIt) {
   TlsServer server(Issue(ca_, ForLoopback()));
   ExpectUnavailable(Call(server.address(), OneAttempt()),
                     "the server closed the connection at once; does it expect "
                     "TLS, or take no more connections?");
 }
 
-TEST_F(GrpcTlsTest, AClientsCertificateReachesTheServer) {
+TEST_P(GrpcTlsTest, AClientsCertificateReachesTheServer) {
   TlsServer server(Issue(ca_, ForLoopback()), ca_.chain);
   const Identity direct = Issue(ca_, {.common_name = "direct"});
   const Identity between = Issue(MakeIntermediate(ca_, "between"),
@@ -145,7 +146,7 @@ TEST_F(GrpcTlsTest, AClientsCertificateReachesTheServer) {
   EXPECT_EQ(server.seen()[1].common_name, "through another");
 }
 
-TEST_F(GrpcTlsTest, AServerThatWantsACertificateHangsUp) {
+TEST_P(GrpcTlsTest, AServerThatWantsACertificateHangsUp) {
   TlsServer server(Issue(ca_, ForLoopback()), ca_.chain);
   ExpectUnavailable(Call(server.address(), Trusting(ca_)),
                     "the server closed the connection; does it require a "
@@ -161,7 +162,7 @@ TEST_F(GrpcTlsTest, AServerThatWantsACertificateHangsUp) {
   EXPECT_TRUE(server.seen().empty());
 }
 
-TEST_F(GrpcTlsTest, NobodyThereIsNoMatterOfTls) {
+TEST_P(GrpcTlsTest, NobodyThereIsNoMatterOfTls) {
   std::string address;
   {
     TlsServer gone;
@@ -172,7 +173,7 @@ TEST_F(GrpcTlsTest, NobodyThereIsNoMatterOfTls) {
 }
 
 // What a client offers: TLS 1.3 and 1.2, and nothing before them.
-TEST_F(GrpcTlsTest, NothingOlderThanTls12IsOffered) {
+TEST_P(GrpcTlsTest, NothingOlderThanTls12IsOffered) {
   std::string hello;
   {
     OneConnection server([&hello](int fd) {
@@ -195,7 +196,7 @@ TEST_F(GrpcTlsTest, NothingOlderThanTls12IsOffered) {
                                            9)));
 }
 
-TEST_F(GrpcTlsTest, AServerOfOlderVersionsSaysSo) {
+TEST_P(GrpcTlsTest, AServerOfOlderVersionsSaysSo) {
   OneConnection server(
       ShakeHands(Issue(ca_, ForLoopback()), [](SSL_CTX& context) {
         // Signatures by SHA-1, as these versions have, are below other levels.
@@ -207,7 +208,7 @@ TEST_F(GrpcTlsTest, AServerOfOlderVersionsSaysSo) {
                     "the server speaks no version of TLS from 1.2 on");
 }
 
-TEST_F(GrpcTlsTest, AServerOfSomethingElseOverTlsSaysSo) {
+TEST_P(GrpcTlsTest, AServerOfSomethingElseOverTlsSaysSo) {
   OneConnection server(ShakeHands(Issue(ca_, ForLoopback()), [](SSL_CTX&) {}));
   ExpectUnavailable(Call(server.address(), Trusting(ca_)),
                     "the server speaks TLS, but not HTTP/2");
@@ -215,7 +216,7 @@ TEST_F(GrpcTlsTest, AServerOfSomethingElseOverTlsSaysSo) {
 
 // With TLS 1.2 a server looks at the client's certificate before the handshake
 // is over, and can say what it thinks of it.
-TEST_F(GrpcTlsTest, AServerOfTls12TellsThatItWantsAnotherCertificate) {
+TEST_P(GrpcTlsTest, AServerOfTls12TellsThatItWantsAnotherCertificate) {
   const auto demand = [](SSL_CTX& context) {
     EXPECT_EQ(SSL_CTX_set_max_proto_version(&context, TLS1_2_VERSION), 1);
     SSL_CTX_set_verify(
@@ -229,6 +230,8 @@ TEST_F(GrpcTlsTest, AServerOfTls12TellsThatItWantsAnotherCertificate) {
                       "certificate of the client, or another one?");
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Ways, GrpcTlsTest, ::testing::Bool(), NameOfTlsWay);
 
 }  // namespace
 }  // namespace attnd::client

@@ -34,7 +34,8 @@ TEST(InstallTest, WhatTheQuickstartBuildsIsWhatIsInstalled) {
     }
   }
   EXPECT_THAT(built, ::testing::UnorderedElementsAre(
-                         "attnd", "attnctl", "attnload", "libattnd_client.a"));
+                         "attnd", "attnctl", "attnload", "libattnd_client.a",
+                         "libattnd_client_tls_guard.a"));
   std::ifstream file(ATTND_QUICKSTART);
   const std::string script{std::istreambuf_iterator<char>(file), {}};
   EXPECT_THAT(script, ::testing::HasSubstr("--target attnd attnctl attnload "

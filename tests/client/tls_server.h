@@ -38,14 +38,15 @@ class TlsServer final : public attn::v1::AttentionService::Service {
   }
   // Shows `identity`; requires a certificate that `client_ca` signed, if given.
   explicit TlsServer(const testing::Identity& identity,
-                     const std::string& client_ca = "") {
+                     const std::string& client_ca = "",
+                     const std::string& address = "127.0.0.1:0") {
     grpc::SslServerCredentialsOptions options(
         client_ca.empty()
             ? GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE
             : GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
     options.pem_root_certs = client_ca;
     options.pem_key_cert_pairs.push_back({identity.key, identity.chain});
-    Start("127.0.0.1:0", grpc::SslServerCredentials(options));
+    Start(address, grpc::SslServerCredentials(options));
   }
 
   int port() const { return port_; }

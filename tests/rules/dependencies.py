@@ -35,6 +35,7 @@ GRPC_EDGES = {
     'client/grpc_attempt',
     'client/grpc_stream',
     'client/grpc_transport',
+    'client/socket_mutator',
     'client/stream_queue',
     'proto/wire/grpc_bytes',
     'proto/wire/grpc_status',

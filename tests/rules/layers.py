@@ -50,6 +50,7 @@ LEVELS = (
     # The client: its public headers, the library, the programs.
     ('client/include',),
     ('client',),
+    ('client/tls_guard',),
     ('client/attnctl', 'client/attnload'),
 )
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

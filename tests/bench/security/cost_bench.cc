@@ -1,8 +1,9 @@
 // cost_bench: what security costs on one connection, in throughput and in the
-// smallest call's latency: attnd in clear, by TLS and by mutual TLS, gRPC's own
-// TLS, HAProxy in front (deploy/haproxy.cfg), and with --baseline an attnd of
-// before its connections were inspected. All servers copy and compute nothing;
-// each is a process of its own, and they take turns.
+// smallest call's latency: attnd in clear, by TLS and by mutual TLS with a
+// client as attnctl is, by TLS with a client that leaves it to gRPC, gRPC's own
+// TLS at both ends, HAProxy in front (deploy/haproxy.cfg), and with --baseline
+// an attnd of before its connections were inspected. All servers copy and
+// compute nothing; each is a process of its own, and they take turns.
 //
 // What has no server is the inspector by itself: the product cannot be built
 // without it, so it is run over the bytes of calls.
@@ -55,6 +56,7 @@ struct Options {
 constexpr char kClear[] = "attnd, in clear";
 constexpr char kTls[] = "attnd, TLS";
 constexpr char kMutualTls[] = "attnd, mutual TLS";
+constexpr char kGrpcTls[] = "client: gRPC's TLS";
 constexpr char kChunksClear[] = "in chunks, in clear";
 constexpr char kChunksTls[] = "in chunks, TLS";
 constexpr char kEchoClear[] = "raw echo, in clear";
@@ -67,6 +69,7 @@ std::vector<Side> Sides(const Options& options) {
       {.name = kClear},
       {.name = kTls, .way = Way::kTls},
       {.name = kMutualTls, .way = Way::kMutualTls},
+      {.name = kGrpcTls, .way = Way::kTls, .grpc_tls = true},
       {.name = kChunksClear, .transport = kStream},
       {.name = kChunksTls, .way = Way::kTls, .transport = kStream},
       {.name = kEchoClear, .role = kEcho},
@@ -200,6 +203,10 @@ void Judge(const std::vector<Side>& sides, const InspectorCost& inspector,
   if (const auto ratio = of(kMutualTls, kClear)) {
     table.AtLeast("mutual TLS, of the throughput in clear", *ratio, kTlsBar,
                   "x");
+  }
+  if (const auto ratio = of(kGrpcTls, kClear)) {
+    table.Shows("TLS that is gRPC's at the client's end, of clear", *ratio,
+                "x");
   }
   if (const auto ratio = of(kChunksTls, kChunksClear)) {
     table.AtLeast("TLS in chunks, of the throughput in clear", *ratio, kTlsBar,

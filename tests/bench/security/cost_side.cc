@@ -6,7 +6,9 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "attnd/tls_guard.h"
 #include "tests/bench/attnd_peer.h"
 #include "tests/bench/clock.h"
 #include "tests/bench/require.h"
@@ -40,6 +42,9 @@ Running::Running(const Side& side, const Credentials& credentials) {
                     ? ConnectRawEcho(target)
                     : ConnectRawEchoByTls(target, credentials.ca());
     return;
+  }
+  if (!client::UseTlsGuard(!side.grpc_tls)) {
+    Require(absl::UnavailableError("TLS under gRPC cannot be used"));
   }
   client::ClientOptions options;
   options.tls = credentials.Client(side.way);

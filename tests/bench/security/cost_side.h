@@ -26,6 +26,8 @@ struct Side {
   std::string role = kAttnd;
   Way way = Way::kClear;  // of the client's connection
   bool has_front = false;
+  // Whether the client's TLS is gRPC's own, or as attnctl's.
+  bool grpc_tls = false;
   // Of the exchange; unary, as the echo's is.
   client::TransportKind transport = client::TransportKind::kUnary;
   std::string program = kThisProgram;

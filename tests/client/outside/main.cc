@@ -10,6 +10,7 @@
 #include "attnd/device_region.h"
 #include "attnd/merge.h"
 #include "attnd/region.h"
+#include "attnd/tls_guard.h"
 
 using attnd::client::DType;
 
@@ -39,6 +40,8 @@ absl::Status Attend(attnd::client::Client& client, const std::vector<float>& q,
 
 int main(int argc, char** argv) {
   if (argc != 2) return 2;
+  // Here, too, gRPC calls this program's functions.
+  if (!attnd::client::UseTlsGuard()) return 2;
   auto client = attnd::client::Client::Create(argv[1]);
   if (!client.ok()) return 2;
   constexpr char kNobody[] = "/nowhere/region";
