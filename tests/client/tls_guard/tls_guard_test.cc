@@ -59,6 +59,9 @@ class TlsGuardTest : public ::testing::Test {
     return options;
   }
 
+  const Variable no_proxy_[3] = {{"grpc_proxy", nullptr},
+                                 {"https_proxy", nullptr},
+                                 {"http_proxy", nullptr}};
   const Identity ca_ = MakeAuthority("test CA");
 };
 
