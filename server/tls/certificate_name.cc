@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -14,6 +15,7 @@ namespace attnd::server::tls {
 namespace {
 
 constexpr size_t kLongest = 256;
+constexpr absl::string_view kOfFingerprint = "sha256:";
 
 // Empty: it is no name that can be shown and compared.
 std::string Text(const ASN1_STRING* string) {
@@ -22,7 +24,7 @@ std::string Text(const ASN1_STRING* string) {
       reinterpret_cast<const char*>(ASN1_STRING_get0_data(string)),
       static_cast<size_t>(ASN1_STRING_length(string)));
   const bool is_fine =
-      text.size() <= kLongest &&
+      text.size() <= kLongest && !absl::StartsWith(text, kOfFingerprint) &&
       std::all_of(text.begin(), text.end(), [](char c) {
         return absl::ascii_isgraph(static_cast<unsigned char>(c));
       });
@@ -52,7 +54,7 @@ std::string Fingerprint(X509* certificate) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
   unsigned int size = 0;
   X509_digest(certificate, EVP_sha256(), digest.data(), &size);
-  return absl::StrCat("sha256:",
+  return absl::StrCat(kOfFingerprint,
                       absl::BytesToHexString(absl::string_view(
                           reinterpret_cast<const char*>(digest.data()), size)));
 }

@@ -44,5 +44,18 @@ TEST(CertificateNameTest, NeverShowsWhatIsNoPlainText) {
   }
 }
 
+// Or it could have another one's.
+TEST(CertificateNameTest, NoneIsNamedLikeAFingerprint) {
+  const std::string other = NameOfOne({.common_name = "two words"});
+  for (const CertificateOptions& options :
+       {CertificateOptions{.common_name = other.substr(0, 64)},
+        CertificateOptions{.dns = {other}},
+        CertificateOptions{.uris = {other}}}) {
+    const std::string name = NameOfOne(options);
+    EXPECT_THAT(name, ::testing::MatchesRegex("sha256:[0-9a-f]+"));
+    EXPECT_NE(name, other);
+  }
+}
+
 }  // namespace
 }  // namespace attnd::server::tls
