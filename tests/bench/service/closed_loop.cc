@@ -13,8 +13,11 @@ struct ClosedLoop::Call {
 };
 
 ClosedLoop::ClosedLoop(const std::string& target, int connections, int at_once,
-                       attn::v1::ForwardRequest request, std::string token)
-    : request_(std::move(request)), token_(std::move(token)) {
+                       attn::v1::ForwardRequest request, std::string token,
+                       Refused refused)
+    : request_(std::move(request)),
+      token_(std::move(token)),
+      refused_(refused) {
   for (int i = 0; i < connections; ++i) {
     stubs_.push_back(
         attn::v1::AttentionService::NewStub(testing::Connect(target)));
@@ -38,6 +41,7 @@ void ClosedLoop::Next(attn::v1::AttentionService::Stub& stub) {
       &call->context, &request_, &call->response,
       [this, call, &stub](const grpc::Status& status) {
         const bool is_limited =
+            refused_ == Refused::kIsLimited &&
             status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED;
         ++(status.ok() ? ok_ : is_limited ? limited_ : failed_);
         if (status.ok() || is_limited) Next(stub);

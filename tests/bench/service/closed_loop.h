@@ -15,12 +15,16 @@ namespace attnd::bench {
 
 // A client that saturates: `at_once` calls on each of `connections`, each
 // followed by the next until Stop or until it fails. A `token`, unless it is
-// empty, is said with each. One that has reached its limit (RESOURCE_EXHAUSTED)
-// goes on.
+// empty, is said with each.
 class ClosedLoop {
  public:
+  // What RESOURCE_EXHAUSTED is: a failure, or the limit that the client is
+  // known to have, at which it goes on.
+  enum class Refused : uint8_t { kFails, kIsLimited };
+
   ClosedLoop(const std::string& target, int connections, int at_once,
-             attn::v1::ForwardRequest request, std::string token = "");
+             attn::v1::ForwardRequest request, std::string token = "",
+             Refused refused = Refused::kFails);
   ~ClosedLoop() { Stop(); }
 
   // Waits for the calls in flight.
@@ -38,6 +42,7 @@ class ClosedLoop {
 
   const attn::v1::ForwardRequest request_;
   const std::string token_;
+  const Refused refused_;
   std::vector<std::unique_ptr<attn::v1::AttentionService::Stub>> stubs_;
   std::atomic<int64_t> ok_{0}, failed_{0}, limited_{0};
   std::mutex mutex_;

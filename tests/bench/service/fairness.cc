@@ -105,8 +105,9 @@ void Quota(Table& table) {
       OneMillisecondServer(folder.File("socket"), tokens.path());
   const std::string target = absl::StrCat("127.0.0.1:", server->port());
   const auto request = testing::RandomForward(1, 1, 8);
-  ClosedLoop many(target, 64, 1, request, "many");
-  ClosedLoop one(target, 1, 4, request, "one");
+  constexpr auto kIsLimited = ClosedLoop::Refused::kIsLimited;
+  ClosedLoop many(target, 64, 1, request, "many", kIsLimited);
+  ClosedLoop one(target, 1, 4, request, "one", kIsLimited);
   // What one second allows at once is gone.
   many.AwaitOk(static_cast<int64_t>(kPerSecond) + 10);
   one.AwaitOk(static_cast<int64_t>(kPerSecond) + 10);
