@@ -7,24 +7,11 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
-#include <memory>
-
 #include "absl/strings/str_cat.h"
+#include "base/tls/openssl.h"
 
 namespace attnd::client {
 namespace {
-
-template <auto kFree>
-struct Free {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using Memory = std::unique_ptr<BIO, Free<BIO_free>>;
-using Certificate = std::unique_ptr<X509, Free<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using Context = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
 
 // A thread's queue of errors is OpenSSL's alone; what a check leaves in it
 // would be taken for an error of whatever comes next.
@@ -46,8 +33,8 @@ class ErrorQueue {
   }
 };
 
-Memory Reader(const std::string& text) {
-  return Memory(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+BioPtr Reader(const std::string& text) {
+  return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
 // OpenSSL asks for a password: there is none. Without this it would ask the
@@ -57,13 +44,13 @@ int NoPassword(char* /*buffer*/, int /*size*/, int /*writes*/, void* asked) {
   return -1;
 }
 
-Certificate ReadCertificate(BIO* from) {
-  return Certificate(PEM_read_bio_X509(from, nullptr, nullptr, nullptr));
+X509Ptr ReadCertificate(BIO* from) {
+  return X509Ptr(PEM_read_bio_X509(from, nullptr, nullptr, nullptr));
 }
 
-Key ReadKey(const std::string& pem, bool& asked) {
-  const Memory memory = Reader(pem);
-  return Key(
+KeyPtr ReadKey(const std::string& pem, bool& asked) {
+  const BioPtr memory = Reader(pem);
+  return KeyPtr(
       PEM_read_bio_PrivateKey(memory.get(), nullptr, &NoPassword, &asked));
 }
 
@@ -79,10 +66,10 @@ int Count(const std::string& text, const char* mark) {
 
 // A context that has the first certificate of `chain`, if OpenSSL uses it.
 absl::Status Use(const std::string& chain, const ErrorQueue& errors,
-                 Context& context) {
+                 SslContextPtr& context) {
   context.reset(SSL_CTX_new(TLS_client_method()));
-  const Memory memory = Reader(chain);
-  const Certificate certificate = ReadCertificate(memory.get());
+  const BioPtr memory = Reader(chain);
+  const X509Ptr certificate = ReadCertificate(memory.get());
   if (context != nullptr && certificate != nullptr &&
       SSL_CTX_use_certificate(context.get(), certificate.get()) == 1) {
     return absl::OkStatus();
@@ -95,7 +82,7 @@ absl::Status Use(const std::string& chain, const ErrorQueue& errors,
 
 absl::Status CheckCertificates(const std::string& pem) {
   const ErrorQueue errors;
-  const Memory memory = Reader(pem);
+  const BioPtr memory = Reader(pem);
   int read = 0;
   while (ReadCertificate(memory.get()) != nullptr) ++read;
   // The text may end within one, too.
@@ -123,18 +110,18 @@ absl::Status CheckKey(const std::string& pem) {
 
 absl::Status CheckUsable(const std::string& chain) {
   const ErrorQueue errors;
-  Context context;
+  SslContextPtr context;
   return Use(chain, errors, context);
 }
 
 absl::Status CheckPair(const std::string& chain, const std::string& key) {
   const ErrorQueue errors;
-  Context context;
+  SslContextPtr context;
   if (absl::Status status = Use(chain, errors, context); !status.ok()) {
     return status;
   }
   bool asked = false;
-  const Key read = ReadKey(key, asked);
+  const KeyPtr read = ReadKey(key, asked);
   if (read != nullptr &&
       SSL_CTX_use_PrivateKey(context.get(), read.get()) == 1 &&
       SSL_CTX_check_private_key(context.get()) == 1) {

@@ -19,22 +19,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/tls/openssl.h"
 
 namespace attnd::testing {
 namespace {
 
-template <auto kFree>
-struct Free {
-  template <typename T>
-  void operator()(T* object) const {
-    kFree(object);
-  }
-};
-using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using Certificate = std::unique_ptr<X509, Free<X509_free>>;
 using Extension = std::unique_ptr<X509_EXTENSION, Free<X509_EXTENSION_free>>;
 using Number = std::unique_ptr<BIGNUM, Free<BN_free>>;
-using Memory = std::unique_ptr<BIO, Free<BIO_free>>;
 
 void Require(bool good, absl::string_view what) {
   if (good) return;
@@ -44,17 +35,17 @@ void Require(bool good, absl::string_view what) {
   std::abort();
 }
 
-Key MakeKey(KeyKind kind) {
-  Key key(kind == KeyKind::kEcP256
-              ? EVP_EC_gen("P-256")
-              : EVP_RSA_gen(static_cast<unsigned int>(2048)));
+KeyPtr MakeKey(KeyKind kind) {
+  KeyPtr key(kind == KeyKind::kEcP256
+                 ? EVP_EC_gen("P-256")
+                 : EVP_RSA_gen(static_cast<unsigned int>(2048)));
   Require(key != nullptr, "no key");
   return key;
 }
 
 template <typename Write>
 std::string ToPem(Write write) {
-  const Memory memory(BIO_new(BIO_s_mem()));
+  const BioPtr memory(BIO_new(BIO_s_mem()));
   Require(memory != nullptr && write(memory.get()) == 1, "no PEM");
   char* bytes = nullptr;
   const auto size = BIO_get_mem_data(memory.get(), &bytes);
@@ -73,23 +64,23 @@ std::string ToPem(X509* certificate) {
       [certificate](BIO* to) { return PEM_write_bio_X509(to, certificate); });
 }
 
-Memory Reader(const std::string& pem) {
-  Memory memory(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
+BioPtr Reader(const std::string& pem) {
+  BioPtr memory(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
   Require(memory != nullptr, "no memory");
   return memory;
 }
 
-Key KeyOf(const Identity& identity) {
-  Key key(PEM_read_bio_PrivateKey(Reader(identity.key).get(), nullptr, nullptr,
-                                  nullptr));
+KeyPtr KeyOf(const Identity& identity) {
+  KeyPtr key(PEM_read_bio_PrivateKey(Reader(identity.key).get(), nullptr,
+                                     nullptr, nullptr));
   Require(key != nullptr, "the issuer's key is none");
   return key;
 }
 
 // The first of the chain.
-Certificate CertificateOf(const Identity& identity) {
-  Certificate certificate(PEM_read_bio_X509(Reader(identity.chain).get(),
-                                            nullptr, nullptr, nullptr));
+X509Ptr CertificateOf(const Identity& identity) {
+  X509Ptr certificate(PEM_read_bio_X509(Reader(identity.chain).get(), nullptr,
+                                        nullptr, nullptr));
   Require(certificate != nullptr, "the issuer's certificate is none");
   return certificate;
 }
@@ -171,17 +162,17 @@ void Sign(X509* certificate, EVP_PKEY* issuer_key) {
 }  // namespace
 
 Identity SelfSigned(const CertificateOptions& options) {
-  const Key key = MakeKey(options.key);
-  const Certificate certificate(X509_new());
+  const KeyPtr key = MakeKey(options.key);
+  const X509Ptr certificate(X509_new());
   Fill(certificate.get(), certificate.get(), options, key.get());
   Sign(certificate.get(), key.get());
   return {ToPem(certificate.get()), ToPem(key.get())};
 }
 
 Identity Issue(const Identity& issuer, const CertificateOptions& options) {
-  const Key key = MakeKey(options.key);
-  const Certificate parent = CertificateOf(issuer);
-  const Certificate certificate(X509_new());
+  const KeyPtr key = MakeKey(options.key);
+  const X509Ptr parent = CertificateOf(issuer);
+  const X509Ptr certificate(X509_new());
   Fill(certificate.get(), parent.get(), options, key.get());
   AddExtension(certificate.get(), parent.get(), NID_authority_key_identifier,
                "keyid:always");

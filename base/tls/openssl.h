@@ -1,7 +1,8 @@
 #ifndef ATTND_BASE_TLS_OPENSSL_H_
 #define ATTND_BASE_TLS_OPENSSL_H_
 
-// Owners of OpenSSL's objects, and what it has to say of a failure.
+// Owners of OpenSSL's objects, reading them, and what it has to say of a
+// failure.
 
 #include <openssl/bio.h>
 #include <openssl/evp.h>
@@ -10,6 +11,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace attnd {
 
@@ -35,6 +37,14 @@ using ChainPtr = std::unique_ptr<STACK_OF(X509), Free<FreeChain>>;
 // Of the last error on this thread, without anything that a peer sent: "unknown
 // ca", "no shared cipher". Empties the list of errors. Empty: there was none.
 std::string TakeTlsError();
+
+// All certificates of a text in PEM. What ended it is the last error: "no start
+// line", as texts end, or what is wrong with the next one.
+std::vector<X509Ptr> ReadCertificates(const std::string& pem);
+
+// The first private key of a text in PEM. Null, and an error: there is none, or
+// it is encrypted, as nobody is here to type a password.
+KeyPtr ReadPrivateKey(const std::string& pem);
 
 }  // namespace attnd
 

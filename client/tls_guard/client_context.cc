@@ -1,7 +1,6 @@
 #include "client/tls_guard/client_context.h"
 
 #include <arpa/inet.h>
-#include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
 #include <vector>
@@ -9,30 +8,13 @@
 namespace attnd::client {
 namespace {
 
-BioPtr Reader(const std::string& pem) {
-  return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
-
-// Nobody is here to type a password.
-int NoPassword(char*, int, int, void*) { return -1; }
-
-// Credentials have checked them.
-std::vector<X509Ptr> Certificates(const std::string& pem) {
-  std::vector<X509Ptr> all;
-  const BioPtr reader = Reader(pem);
-  while (X509* one =
-             PEM_read_bio_X509(reader.get(), nullptr, nullptr, nullptr)) {
-    all.emplace_back(one);
-  }
-  return all;
-}
-
+// Credentials have checked whatever is read here.
 bool Trust(const std::string& authorities, SSL_CTX* context) {
   if (authorities.empty()) {
     return SSL_CTX_set_default_verify_paths(context) == 1;
   }
   X509_STORE* const store = SSL_CTX_get_cert_store(context);
-  for (const X509Ptr& one : Certificates(authorities)) {
+  for (const X509Ptr& one : ReadCertificates(authorities)) {
     if (X509_STORE_add_cert(store, one.get()) != 1) return false;
   }
   return true;
@@ -40,7 +22,7 @@ bool Trust(const std::string& authorities, SSL_CTX* context) {
 
 bool Show(const Credentials::Tls& tls, SSL_CTX* context) {
   if (tls.certificate.empty()) return true;
-  const std::vector<X509Ptr> chain = Certificates(tls.certificate);
+  const std::vector<X509Ptr> chain = ReadCertificates(tls.certificate);
   if (chain.empty() ||
       SSL_CTX_use_certificate(context, chain.front().get()) != 1) {
     return false;
@@ -48,8 +30,7 @@ bool Show(const Credentials::Tls& tls, SSL_CTX* context) {
   for (size_t i = 1; i < chain.size(); ++i) {
     if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1) return false;
   }
-  const KeyPtr key(PEM_read_bio_PrivateKey(Reader(tls.key).get(), nullptr,
-                                           NoPassword, nullptr));
+  const KeyPtr key = ReadPrivateKey(tls.key);
   return key != nullptr && SSL_CTX_use_PrivateKey(context, key.get()) == 1;
 }
 

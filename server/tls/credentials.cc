@@ -1,6 +1,5 @@
 #include "server/tls/credentials.h"
 
-#include <openssl/pem.h>
 #include <openssl/x509_vfy.h>
 
 #include <utility>
@@ -28,19 +27,10 @@ absl::StatusOr<std::string> ReadFile(absl::string_view flag,
   return Bad(flag, absl::StrCat("cannot read ", text.status().message()));
 }
 
-BioPtr Reader(const std::string& pem) {
-  return BioPtr(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
-}
-
 // All certificates of a file. Those that are none end it with an error.
 absl::StatusOr<std::vector<X509Ptr>> Certificates(absl::string_view flag,
                                                   const std::string& pem) {
-  std::vector<X509Ptr> all;
-  const BioPtr reader = Reader(pem);
-  while (X509* one =
-             PEM_read_bio_X509(reader.get(), nullptr, nullptr, nullptr)) {
-    all.emplace_back(one);
-  }
+  std::vector<X509Ptr> all = ReadCertificates(pem);
   const std::string error = TakeTlsError();
   // Which is how a file ends.
   if (error != "no start line") {
@@ -63,9 +53,6 @@ int DemandProtocols(SSL* ssl, int* alert, void*) {
   *alert = SSL_AD_NO_APPLICATION_PROTOCOL;
   return SSL_CLIENT_HELLO_ERROR;
 }
-
-// Nobody is here to type a password.
-int NoPassword(char*, int, int, void*) { return -1; }
 
 int ChooseHttp2(SSL*, const unsigned char** chosen, unsigned char* chosen_bytes,
                 const unsigned char* offered, unsigned int offered_bytes,
@@ -161,8 +148,7 @@ absl::Status Credentials::UseCertificate(const std::string& pem) {
 }
 
 absl::Status Credentials::UseKey(const std::string& pem) {
-  const KeyPtr key(
-      PEM_read_bio_PrivateKey(Reader(pem).get(), nullptr, NoPassword, nullptr));
+  const KeyPtr key = ReadPrivateKey(pem);
   if (key == nullptr) {
     return Bad(kKeyFlag, absl::StrCat("no private key (PEM, not encrypted) is ",
                                       "in the file: ", TakeTlsError()));
