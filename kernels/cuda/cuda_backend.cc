@@ -15,6 +15,7 @@
 #include "kernels/cuda/forward.h"
 #include "kernels/cuda/fused/forward.h"
 #include "kernels/cuda/rates.h"
+#include "kernels/cuda/team/peers.h"
 #include "kernels/reference/reference.h"
 
 namespace attnd {
@@ -159,6 +160,10 @@ absl::StatusOr<std::vector<std::unique_ptr<Backend>>> CreateCudaBackends(
     if (!gpu.ok()) return gpu.status();
     backends.push_back(std::make_unique<CudaBackend>(
         *std::move(device), *gpu, options.retained_pinned_bytes));
+  }
+  for (int index : *chosen) {
+    if (chosen->size() > 1) cuda::ShareMemory(index);
+    cuda::TakeFirstMemory(index);
   }
   return backends;
 }

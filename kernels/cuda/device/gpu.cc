@@ -110,6 +110,22 @@ absl::StatusOr<DeviceInfo> OpenDevice(int index, int64_t retained_bytes) {
   return info;
 }
 
+void TakeFirstMemory(int index) {
+  void* memory = nullptr;
+  absl::Status status = UseDevice(index);
+  if (status.ok()) {
+    status = ToStatus(cudaMallocAsync(&memory, 1, cudaStreamPerThread),
+                      "first memory");
+  }
+  if (status.ok()) {
+    status = ToStatus(cudaFreeAsync(memory, cudaStreamPerThread), "freeing");
+  }
+  if (status.ok()) {
+    status = ToStatus(cudaStreamSynchronize(cudaStreamPerThread), "freeing");
+  }
+  status.IgnoreError();
+}
+
 absl::StatusOr<Gpu> DescribeGpu(int index) {
   const auto capability = Capability(index);
   if (!capability.ok()) return capability.status();

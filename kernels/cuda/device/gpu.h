@@ -27,6 +27,12 @@ absl::StatusOr<std::vector<int>> UsableDevices();
 // does not work.
 absl::StatusOr<DeviceInfo> OpenDevice(int index, int64_t retained_bytes);
 
+// Takes some memory of the device's pool and gives it back: the first that a
+// process takes is some 10 to 20 ms late, which no request should wait for.
+// That is so once more where the pool's memory is shared later (team/peers.h).
+// Who needs memory is told if there is none.
+void TakeFirstMemory(int index);
+
 // What decides which kernels run on a device, and in which order their tiles
 // come.
 struct Gpu {
