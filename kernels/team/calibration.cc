@@ -4,7 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -21,8 +24,10 @@ namespace {
 
 // Large enough to tell a link's speed, and small enough to be had at once.
 constexpr int64_t kCopyBytes = int64_t{8} << 20;
-// Each measurement is the best of so many, after one that does not count.
-constexpr int kTurns = 3;
+// Each measurement is the best of so many, after one that does not count. They
+// take turns, so that those of one lie as far apart as they can: other users of
+// the host disturb a few milliseconds in a row.
+constexpr int kTurns = 12;
 // Copies or launches of one measurement, so that what surrounds them counts for
 // little.
 constexpr int kInARow = 4;
@@ -58,37 +63,33 @@ class Calibrator {
 
   absl::Status Correct(DeviceRates& rates) {
     absl::Status status = Begin();
+    // Uploads first, which leave zeros for the kernels.
+    double upload = kNotYet, pull = kNotYet, forward = kNotYet;
+    for (int turn = 0; turn <= kTurns && status.ok(); ++turn) {
+      status.Update(
+          Time(turn, upload, [this](size_t member) { return Upload(member); }));
+      status.Update(
+          Time(turn, pull, [this](size_t member) { return Pull(member); }));
+      status.Update(Time(turn, forward,
+                         [this](size_t member) { return Forward(member); }));
+    }
     if (!status.ok()) return status;
-    const auto correct = [&](DeviceRates::Link& link, Act act) {
-      const absl::StatusOr<double> seconds = Time(act);
-      if (!seconds.ok()) return seconds.status();
-      const double expected =
-          link.seconds + kInARow * static_cast<double>(kCopyBytes) / link.bytes;
-      link.bytes *= Factor(expected, *seconds);
-      return absl::OkStatus();
-    };
-    // Uploads first, which leave zeros.
-    const BlockCopy copy = {.row_bytes = kCopyBytes};
-    status = correct(rates.upload, [&](size_t i) {
-      BlockCopy upload = copy;
-      upload.from = host_;
-      upload.to = memory_[i];
-      return streams_[i]->Upload(upload);
-    });
-    status.Update(correct(rates.pull, [&](size_t i) {
-      const size_t peer = (i + 1) % streams_.size();
-      BlockCopy pull = copy;
-      pull.from = memory_[peer];
-      pull.to = results_[i];
-      return streams_[i]->Pull(*streams_[peer], pull);
-    }));
-    status.Update(CorrectKernels(rates));
+    const double factor =
+        Factor(kInARow * ForwardSeconds(rates), kAtFirst * forward);
+    for (DeviceRates::Kernel* kernel : {&rates.forward, &rates.backward}) {
+      kernel->flops *= factor;
+      kernel->tile_seconds /= factor;
+    }
+    CorrectLink(upload, rates.upload);
+    CorrectLink(pull, rates.pull);
     rates.download.bytes = rates.upload.bytes;
-    return status;
+    return absl::OkStatus();
   }
 
  private:
   using Act = absl::FunctionRef<absl::Status(size_t member)>;
+
+  static constexpr double kNotYet = std::numeric_limits<double>::infinity();
 
   absl::Status Begin() {
     host_ = host_memory_->Allocate(kCopyBytes);
@@ -109,63 +110,86 @@ class Calibrator {
     return absl::OkStatus();
   }
 
-  // Seconds of kInARow times `act`, on all members at once.
-  absl::StatusOr<double> Time(Act act) {
-    absl::Duration least = absl::InfiniteDuration();
-    for (int turn = 0; turn <= kTurns; ++turn) {
-      const absl::Time start = MonotonicNow();
-      absl::Status status;
-      for (size_t i = 0; i < streams_.size(); ++i) {
-        for (int time = 0; time < kInARow; ++time) status.Update(act(i));
-      }
-      for (const auto& stream : streams_) {
-        status.Update(stream->Wait().status());
-      }
-      if (!status.ok()) return status;
-      if (turn > 0) least = std::min(least, MonotonicNow() - start);
+  // Seconds of kInARow times `act`, on all members at once, if they are the
+  // least so far and this turn counts.
+  absl::Status Time(int turn, double& least, Act act) {
+    const absl::Time start = MonotonicNow();
+    absl::Status status;
+    for (size_t i = 0; i < streams_.size(); ++i) {
+      for (int time = 0; time < kInARow; ++time) status.Update(act(i));
     }
-    return absl::ToDoubleSeconds(least);
+    for (const auto& stream : streams_) {
+      status.Update(stream->Wait().status());
+    }
+    const double seconds = absl::ToDoubleSeconds(MonotonicNow() - start);
+    if (turn > 0) least = std::min(least, seconds);
+    return status;
   }
 
-  absl::Status CorrectKernels(DeviceRates& rates) {
+  absl::Status Upload(size_t member) {
+    BlockCopy upload = {.row_bytes = kCopyBytes};
+    upload.from = host_;
+    upload.to = memory_[member];
+    return streams_[member]->Upload(upload);
+  }
+
+  absl::Status Pull(size_t member) {
+    const size_t peer = (member + 1) % streams_.size();
+    BlockCopy pull = {.row_bytes = kCopyBytes};
+    pull.from = memory_[peer];
+    pull.to = results_[member];
+    return streams_[member]->Pull(*streams_[peer], pull);
+  }
+
+  absl::Status Forward(size_t member) {
     KvSegment segment;
+    ForwardArgs args;
+    args.problem = Attention(segment);
+    Place(memory_[member], args.problem.q);
+    segment.k = segment.v = args.problem.q;
+    Place(results_[member], args.o);
+    return streams_[member]->Forward({&args, 1}, {});
+  }
+
+  static void Place(std::byte* data, auto& view) {
+    view = {data, DType::kBF16, kTokens * kHeads * kDim, kHeads * kDim, kDim};
+  }
+
+  // Without its data.
+  static Problem Attention(KvSegment& segment) {
     Problem problem;
     problem.batch = 1;
     problem.q_len = segment.len = kTokens;
     problem.q_heads = problem.kv_heads = kHeads;
     problem.head_dim = problem.value_dim = kDim;
     problem.scale = 1;
-    const auto place = [](std::byte* data, auto& view) {
-      view = {data, DType::kBF16, kTokens * kHeads * kDim, kHeads * kDim, kDim};
-    };
     problem.kv = {&segment, 1};
     problem.q.dtype = DType::kBF16;
+    return problem;
+  }
+
+  // What one of the launches in a row should take: they are enqueued while
+  // others run.
+  double ForwardSeconds(const DeviceRates& rates) const {
+    KvSegment segment;
+    const Problem problem = Attention(segment);
     const Problem* const problems[] = {&problem};
     plan::PlanRequest request = plan::DescribeShapes(
         Op::kForward, problems, {.plan = PlanKind::kHeads}, *members_.front());
     request.inputs = plan::InputsLie::kWherePlanned;
     request.rates = rates;
-    // Launches in a row are enqueued while others run.
     request.rates.team_seconds = request.rates.step_seconds = 0;
     request.rates.forward.launch_seconds = 0;
     request.rates.forward.enqueue_seconds = 0;
-    const double expected = absl::ToDoubleSeconds(
+    return absl::ToDoubleSeconds(
         plan::Predict(request, plan::MakePlan(request, 1)));
-    const absl::StatusOr<double> seconds = Time([&](size_t i) {
-      place(memory_[i], problem.q);
-      segment.k = segment.v = problem.q;
-      ForwardArgs args;
-      args.problem = problem;
-      place(results_[i], args.o);
-      return streams_[i]->Forward({&args, 1}, {});
-    });
-    if (!seconds.ok()) return seconds.status();
-    const double factor = Factor(kInARow * expected, kAtFirst * *seconds);
-    for (DeviceRates::Kernel* kernel : {&rates.forward, &rates.backward}) {
-      kernel->flops *= factor;
-      kernel->tile_seconds /= factor;
-    }
-    return absl::OkStatus();
+  }
+
+  static void CorrectLink(double seconds, DeviceRates::Link& link) {
+    const double expected =
+        link.seconds + kInARow * (link.copy_seconds +
+                                  static_cast<double>(kCopyBytes) / link.bytes);
+    link.bytes *= Factor(expected, seconds);
   }
 
   const std::vector<Backend*>& members_;

@@ -10,7 +10,7 @@ namespace attnd {
 
 // The rates of a team's devices, which are alike: what they say of themselves,
 // corrected by what some copies and a kernel take on all of them at once. Takes
-// some 30 ms on GPUs, and is over at once where devices share the host's
+// some 25 ms on GPUs, and is over at once where devices share the host's
 // memory, or where there is one alone: nothing is measured then.
 //
 // What is within a third of what was expected is as expected, so that the same
