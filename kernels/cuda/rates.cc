@@ -43,12 +43,12 @@ DeviceRates NominalRates(const Gpu& gpu) {
   rates.team_seconds = 20e-6;
   rates.step_seconds = 2e-6;
   rates.upload = rates.download = {.seconds = 12e-6,
-                                   .bytes = 45e9,
+                                   .bytes = 48e9,
                                    .copy_seconds = 4e-6,
                                    .enqueue_seconds = 9e-6};
   rates.short_rows = 0.83;
   rates.short_row_bytes = 512;
-  rates.apart_seconds = 25e-6;
+  rates.apart_seconds = 10e-6;
   rates.pull = {.seconds = 18e-6,
                 .bytes = 390e9,
                 .copy_seconds = 3e-6,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/plan/cost.h"
 #include "kernels/plan/plan_builder.h"
 #include "kernels/plan/shares.h"
 #include "kernels/plan/term_sums.h"
@@ -25,8 +26,9 @@ namespace {
 constexpr int kMostSections = 4;
 constexpr double kLeastBytes = 4 << 20;
 // And some heads of a token lie apart on the host, where shorter runs are
-// copied more slowly.
-constexpr int64_t kLeastRowBytes = 512;
+// copied more slowly: by some per cent below the second, which is too much
+// where little but copies takes time, and by far more below the first.
+constexpr int64_t kLeastRowBytes = 512, kLeastCopiedRowBytes = 1024;
 
 // What a K/V head of a share brings and sends, about.
 double BytesOfHead(const PlanRequest& request, const Share& share) {
@@ -38,13 +40,21 @@ double BytesOfHead(const PlanRequest& request, const Share& share) {
                              sequence.sees.columns);
 }
 
-int64_t LeastHeads(const PlanRequest& request, const Share& share) {
+double FlopsOf(const PlanRequest& request, const Share& share) {
+  const SequenceShape& sequence = request.sequences[share.sequence];
+  const auto heads = static_cast<double>(request.ProblemOf(sequence).kv_heads);
+  return FlopsOf(request, sequence) * static_cast<double>(share.kv_heads) /
+         heads * static_cast<double>(share.rows.count) /
+         static_cast<double>(std::max<int64_t>(sequence.sees.rows, 1));
+}
+
+int64_t LeastHeads(const PlanRequest& request, const Share& share,
+                   int64_t row_bytes) {
   const ProblemShape& shape =
       request.ProblemOf(request.sequences[share.sequence]);
   const int64_t head_bytes = std::min(shape.head_dim, shape.value_dim) *
                              SizeOf(*shape.inputs[TensorId::kQ]);
-  return std::max<int64_t>(1,
-                           kLeastRowBytes / std::max<int64_t>(head_bytes, 1));
+  return std::max<int64_t>(1, row_bytes / std::max<int64_t>(head_bytes, 1));
 }
 
 // A device's shares in sections of about as many bytes. Only whole heads are
@@ -52,10 +62,13 @@ int64_t LeastHeads(const PlanRequest& request, const Share& share) {
 std::vector<std::vector<Share>> SectionsOf(const PlanRequest& request,
                                            const std::vector<Share>& shares) {
   if (request.inputs != InputsLie::kOnHost) return {shares};
-  double all = 0;
+  double all = 0, flops = 0;
   for (const Share& share : shares) {
     all += BytesOfHead(request, share) * static_cast<double>(share.kv_heads);
+    flops += FlopsOf(request, share);
   }
+  const bool copies_most =
+      all / request.rates.upload.bytes > flops / KernelRatesOf(request).flops;
   const int count = static_cast<int>(
       std::clamp(all / kLeastBytes, 1.0, double{kMostSections}));
   std::vector<std::vector<Share>> sections(count);
@@ -70,7 +83,9 @@ std::vector<std::vector<Share>> SectionsOf(const PlanRequest& request,
         share.kv_heads =
             std::clamp<int64_t>(std::llround(room / head), 0, rest.kv_heads);
         if (share.kv_heads > 0) {
-          const int64_t least = LeastHeads(request, rest);
+          const int64_t least =
+              LeastHeads(request, rest,
+                         copies_most ? kLeastCopiedRowBytes : kLeastRowBytes);
           share.kv_heads = std::max(share.kv_heads, least);
           if (rest.kv_heads < share.kv_heads + least) {
             share.kv_heads = rest.kv_heads;

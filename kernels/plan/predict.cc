@@ -155,33 +155,44 @@ class Player {
     return device.compute;
   }
 
-  // Of a slice, by that link.
-  DeviceRates::Link For(DeviceRates::Link link, const Slice& slice) const {
-    if (slice.tokens.step > 1) link.seconds += rates_.apart_seconds;
+  // Of a slice, by that link, whose tokens lie so many apart at either end.
+  DeviceRates::Link For(DeviceRates::Link link, const Slice& slice,
+                        int64_t from, int64_t to) const {
+    if (slice.tokens.step != from || slice.tokens.step != to) {
+      link.copy_seconds += rates_.apart_seconds;
+    }
     return link;
+  }
+  int64_t StepOf(int buffer) const {
+    return plan_.buffers[buffer].slice.tokens.step;
   }
 
   double End(Device& device, double ready, const Upload& upload) {
     return Copy(device.upload, ready,
-                For(OfHost(rates_.upload, upload.to), upload.slice),
+                For(OfHost(rates_.upload, upload.to), upload.slice, 1,
+                    StepOf(upload.to)),
                 BytesOf(request_, plan_, upload.slice, {upload.to}));
   }
   double End(Device& device, double ready, const Download& download) {
     return Copy(device.download, ready,
-                For(OfHost(rates_.download, download.from), download.slice),
+                For(OfHost(rates_.download, download.from), download.slice,
+                    StepOf(download.from), 1),
                 BytesOf(request_, plan_, download.slice, {download.from}));
   }
   double End(Device& device, double ready, const Pull& pull) {
     const double bytes = BytesOf(request_, plan_, pull);
     const auto copies = static_cast<double>(pull.items.size());
-    const Slice& slice = pull.items.front().slice;
+    const Pull::Item& first = pull.items.front();
+    const int64_t from = StepOf(first.from), to = StepOf(first.to);
     if (&devices_[pull.peer] == &device) {  // read and written
       const DeviceRates::Link own = {rates_.pull.seconds / 2,
                                      rates_.memory_bytes / 2,
                                      2 * rates_.pull.copy_seconds};
-      return Copy(device.own, ready, For(own, slice), bytes, copies);
+      return Copy(device.own, ready, For(own, first.slice, from, to), bytes,
+                  copies);
     }
-    return Copy(device.pull, ready, For(rates_.pull, slice), bytes, copies);
+    return Copy(device.pull, ready, For(rates_.pull, first.slice, from, to),
+                bytes, copies);
   }
   double End(Device& device, double ready, const Compute& compute) {
     const LaunchSeconds seconds = SecondsOf(request_, plan_, compute);

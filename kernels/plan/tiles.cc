@@ -44,8 +44,10 @@ struct Lengths {
 // Those of one or more parts. Runs of columns that lie apart have tiles of
 // quite other lengths.
 struct Tiles : Lengths {
-  // How long adding to the same rows in turns takes.
-  double in_turns = 0;
+  // How long adding to the same rows in turns takes, if each head begins before
+  // the one before it ends; and what is left of the last one then, which none
+  // follows.
+  double in_turns = 0, last_turns = 0;
   std::vector<Lengths> runs = {};
 
   Tiles() = default;
@@ -57,6 +59,7 @@ struct Tiles : Lengths {
     longest = std::max(longest, other.longest);
     shortest = std::min(shortest, other.shortest);
     in_turns += other.in_turns;
+    last_turns = std::max(last_turns, other.last_turns);
     runs.insert(runs.end(), other.runs.begin(), other.runs.end());
   }
 };
@@ -249,7 +252,9 @@ class TilesOfPart {
       // Heads that have few tiles are under way together, and the next one
       // begins before this one ends.
       const double at_once = 1 + 0.8 * rates_.processors / tiles;
-      found.in_turns = heads / at_once * chain * rates_.turn_seconds;
+      const double turns = chain * rates_.turn_seconds;
+      found.in_turns = heads / at_once * turns;
+      found.last_turns = std::max(0.0, 1 - heads / at_once) * turns;
     }
     return found;
   }
@@ -341,7 +346,7 @@ LaunchSeconds SecondsOf(const PlanRequest& request, const Plan& plan,
   LaunchSeconds seconds;
   double carried = 0, columns = 0, decode = 0, scratch = 0, tile_columns = 0;
   const auto end_tiles = [&] {
-    const double turns = tiles.in_turns;
+    const double turns = tiles.in_turns + tiles.last_turns;
     seconds.until_done =
         seconds.busy +
         std::max(SpanOf(tiles, rates.processors,

@@ -85,6 +85,19 @@ TEST(PlanTest, HeadsComeFromTheHostInSections) {
   }
 }
 
+// Some rows of decode are all copies: their heads come in longer runs.
+TEST(PlanTest, HeadsThatAreMostlyCopiedComeInFewerSections) {
+  for (const auto& [rows, sections] :
+       {std::pair{int64_t{16}, 2}, std::pair{int64_t{65536}, 4}}) {
+    PlanRequest request = Causal(PlanKind::kHeads, 65536, 16);
+    request.sequences[0].sees.rows = rows;
+    request.sequences[0].sees.right = -1;
+    request.inputs = InputsLie::kOnHost;
+    request.rates = RoundGpuRates();
+    EXPECT_EQ(MakePlan(request, 2).sections, sections) << rows;
+  }
+}
+
 TEST(PlanTest, DevicesComputeAsMuch) {
   for (const int devices : kDeviceCounts) {
     for (const PlanKind kind : {PlanKind::kHeads, PlanKind::kGather,

@@ -172,6 +172,43 @@ TEST(PredictTest, SectionsComeWhileOthersAreComputed) {
   }
 }
 
+// A stripe's tokens lie apart on the host: copies of such take longer, one
+// after the other. Those of a run of tokens do not, nor does a pull of what
+// lies together where it comes from.
+TEST(PredictTest, CopiesOfTokensThatLieApartTakeTheLink) {
+  PlanRequest request = ShortOne();
+  request.rates.apart_seconds = 1;
+  request.kind = PlanKind::kRing;
+  EXPECT_NEAR(Seconds(request), 0, 1e-6);
+  request.kind = PlanKind::kStriped;
+  // Q, K and V, and O.
+  EXPECT_NEAR(Seconds(request), 4, 1e-6);
+  // K and V are pulled from the ranges of tokens that they lie in.
+  request.inputs = InputsLie::kByRanges;
+  EXPECT_GE(Seconds(request), 2);
+}
+
+// Each block of columns adds to one row's dQ in its turn. The next head begins
+// before this one ends, but behind the last none does.
+TEST(PredictTest, TurnsOfTheLastHeadEndLast) {
+  constexpr double kBlocks = 1000, kTurn = 1e-3;
+  const auto seconds = [&](int64_t heads) {
+    PlanRequest request = Backward(Ideal(heads));
+    request.sequences[0].sees.rows = 1;
+    request.sequences[0].sees.columns = static_cast<int64_t>(128 * kBlocks);
+    request.deterministic = true;
+    request.inputs = InputsLie::kWherePlanned;
+    request.rates.processors = 125;
+    request.rates.turn_seconds = kTurn;
+    return Seconds(request, 1);
+  };
+  // 1 + 0.8 * 125 / 1000 heads are under way at once.
+  const double head = kBlocks * kTurn;
+  EXPECT_NEAR(seconds(1), head, 1e-3);
+  EXPECT_NEAR(seconds(2), 2 * head / 1.1, 1e-3);
+  EXPECT_NEAR(seconds(8), 8 * head / 1.1, 1e-3);
+}
+
 TEST(PredictTest, TheHostTakesTimeForEachStep) {
   PlanRequest request = ShortOne();
   request.rates.team_seconds = 1;
