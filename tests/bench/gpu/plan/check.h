@@ -19,9 +19,12 @@ namespace attnd::bench {
 //   from the second round on, a side that has taken 1.3 times as long as the
 //   quickest kind; but auto's does.
 //
-// The regret is auto's median over the least median of all kinds. Prints a line
-// a case, the bars of check_report.h, and a line of JSON a case. Returns
-// whether all results were right, and, but on CPUs, the bars held.
+// The regret is auto's median over the least median of all kinds. Other users
+// of the host's memory, and GPUs at their limit of power, disturb a case for
+// some seconds: those that miss a bar are run again when all are over, up to
+// three times, and all of their runs count alike. Prints a line a case, the
+// bars of check_report.h, and a line of JSON a case. Returns whether all
+// results were right, and, but on CPUs, the bars held.
 bool CheckAuto(const PlanBenchOptions& options, Rig::Devices devices);
 
 }  // namespace attnd::bench

@@ -25,8 +25,13 @@ constexpr int kLeastWinners = 3;
 constexpr double kLeastJudged = 1e-3, kFarFromQuickest = 1.5;
 
 bool IsJudged(const CheckSide& side, const CheckRow& row) {
-  return side.median() >= kLeastJudged &&
+  return side.is_forced && side.was_run() && side.median() >= kLeastJudged &&
          side.median() <= kFarFromQuickest * row.quickest().median();
+}
+
+bool IsOutside(const CheckSide& side) {
+  const double part = side.predicted_part();
+  return !(part >= kLeastPart && part <= kMostPart);
 }
 
 const char* Held(bool held) { return held ? "held" : "MISSED"; }
@@ -64,6 +69,24 @@ bool IsAloneWithinNoise(const CheckRow& row) {
       });
 }
 
+// By device.
+std::vector<double> Medians(const std::vector<std::vector<double>>& by_run) {
+  std::vector<double> medians;
+  for (size_t device = 0; device < by_run.front().size(); ++device) {
+    std::vector<double> seconds;
+    for (const std::vector<double>& run : by_run) {
+      seconds.push_back(run[device]);
+    }
+    medians.push_back(Median(std::move(seconds)));
+  }
+  return medians;
+}
+
+template <class Value>
+void Append(std::vector<Value>& to, const std::vector<Value>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
+
 std::string Json(const CheckSide& side) {
   std::string measured;
   if (side.was_run()) {
@@ -72,11 +95,11 @@ std::string Json(const CheckSide& side) {
         "\"kernel_ms\": [%s], \"enqueue_ms\": %.5f, ",
         1e3 * side.median(), 1e3 * Least(side.seconds),
         1e3 * Most(side.seconds), side.seconds.size(),
-        absl::StrJoin(side.kernel_seconds, ", ",
+        absl::StrJoin(Medians(side.kernel_seconds), ", ",
                       [](std::string* out, double seconds) {
                         absl::StrAppendFormat(out, "%.5f", 1e3 * seconds);
                       }),
-        1e3 * side.enqueue_seconds);
+        1e3 * Median(side.enqueue_seconds));
   }
   return absl::StrFormat(
       "{\"plan\": \"%s\", \"forced\": %s, \"auto\": %s, \"run\": %s, "
@@ -94,8 +117,27 @@ std::string Json(const CheckSide& side) {
 
 double CheckSide::median() const { return Median(seconds); }
 
-bool CheckRow::misses() const {
+void CheckSide::Join(const CheckSide& more) {
+  Append(seconds, more.seconds);
+  Append(enqueue_seconds, more.enqueue_seconds);
+  Append(kernel_seconds, more.kernel_seconds);
+  is_right &= more.is_right;
+  if (!more.is_right) check = more.check;
+}
+
+bool CheckRow::has_regret() const {
   return regret() > kMostRegret && quickest().median() >= kLeastJudged;
+}
+
+bool CheckRow::misses() const {
+  return has_regret() ||
+         std::any_of(sides.begin(), sides.end(), [&](const CheckSide& side) {
+           return IsJudged(side, *this) && IsOutside(side);
+         });
+}
+
+void CheckRow::Join(const CheckRow& more) {
+  for (size_t i = 0; i < sides.size(); ++i) sides[i].Join(more.sides[i]);
 }
 
 const CheckSide& CheckRow::chosen() const {
@@ -158,6 +200,28 @@ void CheckReport::PrintHead() {
 }
 
 void CheckReport::Add(CheckRow row) {
+  Show(row);
+  rows_.push_back(std::move(row));
+}
+
+void CheckReport::AddAgain(const CheckRow& more) {
+  CheckRow& row =
+      *std::find_if(rows_.begin(), rows_.end(), [&](const CheckRow& before) {
+        return before.one.number == more.one.number;
+      });
+  row.Join(more);
+  Show(row);
+}
+
+std::vector<CheckCase> CheckReport::Missing() const {
+  std::vector<CheckCase> missing;
+  for (const CheckRow& row : rows_) {
+    if (row.misses()) missing.push_back(row.one);
+  }
+  return missing;
+}
+
+void CheckReport::Show(const CheckRow& row) {
   absl::PrintF("%3d %-62s %22s", row.one.number, row.one.name(),
                Cell(&row.alone()));
   for (const PlanKind kind : kForcedKinds) {
@@ -178,7 +242,6 @@ void CheckReport::Add(CheckRow row) {
   }
   std::fflush(stdout);
   if (file_.is_open()) file_ << Json(row) << std::endl;
-  rows_.push_back(std::move(row));
 }
 
 bool CheckReport::Finish() const {
@@ -208,7 +271,7 @@ bool CheckReport::PrintRegret() const {
       worst = &row;
     }
     judged += counts;
-    missed += row.misses();
+    missed += row.has_regret();
     if (row.regret() <= kMostRegret) continue;
     absl::PrintF("regret %.3f%s: %d %s: auto takes %s, %s is the quickest\n",
                  row.regret(), counts ? "" : ", too short to count",
@@ -239,9 +302,8 @@ bool CheckReport::PrintPredicted() const {
       const CheckSide* side =
           kind == PlanKind::kOneDevice ? &row.alone() : row.Find(kind);
       if (side == nullptr || !side->was_run()) continue;
-      const double part = side->predicted_part();
-      parts.push_back(part);
-      const bool is_outside = !(part >= kLeastPart && part <= kMostPart);
+      parts.push_back(side->predicted_part());
+      const bool is_outside = IsOutside(*side);
       const bool counts = is_judged && IsJudged(*side, row);
       outside += is_outside;
       judged += counts;

@@ -22,10 +22,10 @@ struct CheckSide {
   bool is_forced = false;  // and not one device, or a plan that auto alone has
   bool is_auto = false;    // the plan that auto has made
   double predicted_seconds = 0;
-  std::string why = {};              // the plan's own words
-  std::vector<double> seconds = {};  // of timed runs; none: it was not run
-  std::vector<double> kernel_seconds = {};  // medians, by device
-  double enqueue_seconds = 0;
+  std::string why = {};  // the plan's own words
+  // Of timed runs; none: it was not run.
+  std::vector<double> seconds = {}, enqueue_seconds = {};
+  std::vector<std::vector<double>> kernel_seconds = {};  // by run, by device
   double flops = 0;
   int sections = 0;
   int64_t steps = 0, pulls = 0, pulled_bytes = 0;
@@ -35,6 +35,8 @@ struct CheckSide {
   bool was_run() const { return !seconds.empty(); }
   double median() const;
   double predicted_part() const { return predicted_seconds / median(); }
+  // More runs of the same side.
+  void Join(const CheckSide& more);
 };
 
 struct CheckRow {
@@ -48,9 +50,13 @@ struct CheckRow {
   const CheckSide* second() const;
   const CheckSide* Find(PlanKind kind) const;
   double regret() const;
-  // Whether the regret is over the bar, where it counts.
+  // Whether the regret, or what was predicted of a side, counts and misses its
+  // bar.
+  bool has_regret() const;
   bool misses() const;
   bool is_right() const;
+  // More runs of the same case.
+  void Join(const CheckRow& more);
 };
 
 // Prints rows as they come, and then what they say:
@@ -67,16 +73,22 @@ class CheckReport {
  public:
   // `devices` is what JSON calls them. JSON goes to the file `json` as rows
   // come, so that of a run that ends early there are some, or is printed at the
-  // end. A file that cannot be written ends the process.
+  // end. A case that was run again has its last line there. A file that cannot
+  // be written ends the process.
   CheckReport(std::string devices, bool deterministic, const std::string& json);
 
   static void PrintHead();
   void Add(CheckRow row);
+  // Of a case that was added: its runs count as those before them do.
+  void AddAgain(const CheckRow& more);
+  // The cases that miss a bar so far.
+  std::vector<CheckCase> Missing() const;
   // Whether all bars of time held.
   bool Finish() const;
   bool AreAllRight() const;
 
  private:
+  void Show(const CheckRow& row);
   bool PrintRegret() const;
   bool PrintPredicted() const;
   bool PrintWins() const;
