@@ -5,6 +5,8 @@
 
 #include <vector>
 
+#include "base/tls/tls_context.h"
+
 namespace attnd::client {
 namespace {
 
@@ -43,21 +45,9 @@ bool IsAddress(const std::string& name) {
 }  // namespace
 
 SslContextPtr MakeClientContext(const Credentials::Tls& tls) {
-  SslContextPtr context(SSL_CTX_new(TLS_client_method()));
+  SslContextPtr context = NewTlsContext(TLS_client_method());
   if (context == nullptr) return nullptr;
   static constexpr unsigned char kHttp2[] = {2, 'h', '2'};
-  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
-  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_options(context.get(),
-                      SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
-  // The quickest first. Of TLS 1.2 what HTTP/2 allows (RFC 9113, 9.2.2).
-  SSL_CTX_set_ciphersuites(context.get(),
-                           "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
-                           "TLS_CHACHA20_POLY1305_SHA256");
-  SSL_CTX_set_cipher_list(context.get(), "ECDHE+AESGCM:ECDHE+CHACHA20");
-  // What is read ahead is a record, which is decrypted where it lies in the
-  // nearest cache: several at once cost more than the calls that they save.
-  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   // As gRPC's: an authority that is not its own may be trusted by itself.
   X509_STORE_set_flags(SSL_CTX_get_cert_store(context.get()),

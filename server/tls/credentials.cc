@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/small_file.h"
+#include "base/tls/tls_context.h"
 
 namespace attnd::server::tls {
 namespace {
@@ -96,26 +97,14 @@ absl::StatusOr<std::shared_ptr<const Credentials>> Credentials::Create(
 
 absl::Status Credentials::Use(const CredentialText& text,
                               const CredentialFiles& files) {
-  context_ = SslContextPtr(SSL_CTX_new(TLS_server_method()));
+  // Nothing is resumed: who was let in once must be known now as well.
+  context_ = NewTlsContext(TLS_server_method());
   SSL_CTX* const context = context_.get();
   if (context == nullptr) return absl::ResourceExhaustedError("no TLS");
-  SSL_CTX_set_min_proto_version(context, files.min_version == MinVersion::kTls13
-                                             ? TLS1_3_VERSION
-                                             : TLS1_2_VERSION);
-  // Nothing is resumed: who was let in once must be known now as well.
-  SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
-  SSL_CTX_set_num_tickets(context, 0);
-  SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION |
-                                   SSL_OP_NO_COMPRESSION |
-                                   SSL_OP_CIPHER_SERVER_PREFERENCE);
-  // The quickest first. Of TLS 1.2 what HTTP/2 allows (RFC 9113, 9.2.2).
-  SSL_CTX_set_ciphersuites(context,
-                           "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:"
-                           "TLS_CHACHA20_POLY1305_SHA256");
-  SSL_CTX_set_cipher_list(context, "ECDHE+AESGCM:ECDHE+CHACHA20");
-  // What is read ahead is a record, which is decrypted where it lies in the
-  // nearest cache: several at once cost more than the calls that they save.
-  SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS);
+  if (files.min_version == MinVersion::kTls13) {
+    SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION);
+  }
+  SSL_CTX_set_options(context, SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_client_hello_cb(context, DemandProtocols, nullptr);
   SSL_CTX_set_alpn_select_cb(context, ChooseHttp2, nullptr);
   absl::Status status = UseCertificate(text.certificate);
