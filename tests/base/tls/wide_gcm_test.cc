@@ -193,6 +193,22 @@ TEST_F(WideGcmTest, WhatHasChangedIsRefused) {
   }
 }
 
+// As NewTlsContext asks for it: this one where OpenSSL's own is there as well,
+// and OpenSSL's of what this one has not.
+TEST_F(WideGcmTest, IsPreferredByItsName) {
+  const ProviderPtr openssls(OSSL_PROVIDER_load(library_.get(), "default"));
+  ASSERT_NE(openssls, nullptr);
+  const std::string preferred = std::string("?provider=") + kWideGcmProvider;
+  const auto provider_of = [&](const char* algorithm) -> std::string {
+    const CipherPtr cipher(
+        EVP_CIPHER_fetch(library_.get(), algorithm, preferred.c_str()));
+    if (cipher == nullptr) return "none";
+    return OSSL_PROVIDER_get0_name(EVP_CIPHER_get0_provider(cipher.get()));
+  };
+  EXPECT_EQ(provider_of("AES-128-GCM"), kWideGcmProvider);
+  EXPECT_EQ(provider_of("AES-256-GCM"), "default");
+}
+
 // A nonce is of one message: none begins without one of its own, and nothing is
 // encrypted without a key.
 TEST_F(WideGcmTest, ANonceIsUsedOnce) {
