@@ -50,9 +50,9 @@ struct CheckRow {
   const CheckSide* second() const;
   const CheckSide* Find(PlanKind kind) const;
   double regret() const;
-  // Whether the regret, or what was predicted of a side, counts and misses its
-  // bar.
+  // Whether the regret is over the bar, where it counts.
   bool has_regret() const;
+  // Whether that is so, or what was predicted of a side that counts is outside.
   bool misses() const;
   bool is_right() const;
   // More runs of the same case.
