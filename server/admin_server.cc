@@ -105,6 +105,8 @@ void SetLimits(const AdminOptions& options, grpc::ServerBuilder& builder) {
       {GRPC_ARG_KEEPALIVE_TIME_MS, milliseconds(options.keepalive_time)},
       {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, milliseconds(options.keepalive_timeout)},
       {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
+      // The inspector counts pings, as for all other connections.
+      {GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0},
       {GRPC_ARG_HTTP2_BDP_PROBE, 0},
       {GRPC_ARG_ENABLE_CHANNELZ, 1},
   };

@@ -19,16 +19,19 @@ constexpr uint32_t kMostSettings = 1 << 10;
 
 // What no client comes near, at once and a second, and what a flood has used up
 // before its thousandth frame. Clients that measure the link send a PING for
-// what they receive, and all send WINDOW_UPDATE for it: those they earn. By
-// calls that the server has ended they earn resets: where deadlines pass, both
-// ends end calls by the thousand.
+// what they receive, and all send WINDOW_UPDATE for it and for each call that
+// they begin: those they earn. By calls that the server has ended they earn
+// resets: where deadlines pass, both ends end calls by the thousand. What is
+// earned may be saved, as a client that had no processor for a while does all
+// that it owes at once.
 constexpr Budget kResets(400, 100, 2000);
 constexpr Budget kLateResets(400, 100, 2000);
 constexpr Budget kSettingsFrames(50, 10);
 constexpr Budget kPings(200, 50);
-constexpr Budget kWindowUpdates(800, 200);
+constexpr Budget kWindowUpdates(800, 200, 8000);
 constexpr Budget kEmptyDataFrames(800, 200);
 constexpr Budget kOthers(400, 100);
+constexpr double kUpdatesPerCall = 2;
 constexpr double kUpdatesPerFrame = 2;
 constexpr double kBytesPerUpdate = 256;
 
@@ -192,6 +195,7 @@ std::optional<Violation> Inspector::BeginHeaders(const Frame& frame) {
         return Flood("more streams than may be");
       }
       streams_.Open(frame.stream, now_);
+      window_updates_.Earn(kUpdatesPerCall);
       return headers_.Begin(frame);
     case StreamLedger::State::kHalfClosed:
       return Violation{ErrorCode::kStreamClosed, "HEADERS after END_STREAM"};

@@ -77,6 +77,13 @@ struct Example {
 
 class LiveServerTest : public ::testing::Test {
  protected:
+  // What the server said tells why a call failed.
+  ~LiveServerTest() override {
+    if (HasFailure() && server_ != nullptr) {
+      GTEST_LOG_(INFO) << "the server's log:\n" << server_->log();
+    }
+  }
+
   void Start(const ClientOptions& options = {},
              const std::vector<std::string>& flags = {}) {
     auto server = ServerProcess::Start(ATTND_BINARY, flags);

@@ -1,5 +1,5 @@
 // attnd's connections: how many there may be, what becomes of those beyond
-// that, and which are closed for doing nothing.
+// that, which are closed for doing nothing, and which are not.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -214,6 +214,28 @@ TEST_F(ConnectionsTest, ThoseThatNeverBeginAreClosed) {
   }
   EXPECT_TRUE(Eventually([&] { return Open() == 1; }));
   EXPECT_EQ(Health(), "SERVING");
+}
+
+// A client that measures the link pings for what it receives, ten times a
+// second, and the server may have sent all of it long before.
+TEST_F(ConnectionsTest, ThoseThatPingAreKept) {
+  Start({});
+  const Descriptor fd(ConnectedSocket(process_->tcp()));
+  StartHttp2(fd.get());
+  SendBytes(fd.get(), absl::StrCat(Frame(kHeaders, kEndHeaders, 1,
+                                         PackedHeaders(CallHeaders(
+                                             "/grpc.health.v1.Health/Watch"))),
+                                   Frame(kData, 0, 1, std::string(5, '\0'))));
+  for (int i = 0; i < 50; ++i) {
+    SendBytes(fd.get(), Frame(kPing, 0, 0, "12345678"));
+    auto frame = ReceiveFrame(fd.get());
+    while (frame.has_value() && frame->type != kPing) {
+      ASSERT_NE(frame->type, kGoAway) << i << ": " << frame->payload;
+      frame = ReceiveFrame(fd.get());
+    }
+    ASSERT_TRUE(frame.has_value()) << i;
+    EXPECT_EQ(frame->flags, kAck);
+  }
 }
 
 }  // namespace

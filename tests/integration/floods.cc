@@ -91,9 +91,7 @@ std::vector<Flood> MakeFloods() {
   floods.push_back(OfFrames("WINDOW_UPDATE of a stream",
                             Frame(kWindowUpdate, 0, 1, BigEndian(1, 4)),
                             Call(1)));
-  // gRPC ends a connection without calls for its fourth, but not at once.
   floods.push_back(OfFrames("PING", Frame(kPing, 0, 0, "12345678")));
-  floods.back().grpc_may_end = true;
   floods.push_back(
       OfFrames("PING's answers", Frame(kPing, kAck, 0, "12345678")));
   floods.push_back(

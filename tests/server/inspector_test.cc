@@ -398,13 +398,33 @@ TEST_F(InspectorTest, LetsPingsAndWindowsBeEarned) {
   }
 }
 
-// However many calls a client begins, it opens the window of each.
+// However many calls a client begins, it opens the window of each, and where a
+// write holds no more than one call the connection's with it.
 TEST_F(InspectorTest, LetsEachCallsWindowBeOpened) {
   Greet();
-  for (uint32_t stream = 1; stream < 2000; stream += 2) {
-    const std::string update =
+  const std::string connections =
+      FrameOf(kWindowUpdate, 0, 0, Number(8 << 20, 4));
+  for (uint32_t stream = 1; stream < 20'000; stream += 2) {
+    const std::string calls =
         FrameOf(kWindowUpdate, 0, stream, Number(8 << 20, 4));
-    ASSERT_EQ(Receive(absl::StrCat(Request(stream), update, update)),
+    ASSERT_EQ(Receive(absl::StrCat(Request(stream), calls, calls, connections,
+                                   FrameOf(kData, kEndStream, stream, "call"),
+                                   connections)),
+              ErrorCode::kNoError);
+  }
+}
+
+// A client that had no processor for a while opens windows late, by as little
+// as it reads at once.
+TEST_F(InspectorTest, LetsWindowsBeOpenedLate) {
+  constexpr int kUnread = 16 << 20, kFrame = 16 << 10, kRead = 4 << 10;
+  Greet();
+  ASSERT_EQ(Receive(Request(1)), ErrorCode::kNoError);
+  for (int sent = 0; sent < kUnread; sent += kFrame) {
+    Send(FrameOf(kData, 0, 1, std::string(kFrame, 'x')));
+  }
+  for (int read = 0; read < kUnread; read += kRead) {
+    ASSERT_EQ(Receive(FrameOf(kWindowUpdate, 0, 0, Number(kRead, 4))),
               ErrorCode::kNoError);
   }
 }
