@@ -7,8 +7,9 @@
 namespace attnd::server::http2 {
 namespace {
 
-// A stream that is younger was never meant to be answered.
-constexpr absl::Duration kYoung = absl::Seconds(1);
+// A stream that is younger was never meant to be answered. Of older ones no
+// more can come than gRPC's limit of streams lets pass in this time.
+constexpr absl::Duration kYoung = absl::Milliseconds(100);
 // DATA that carries less says nothing: the prefix of a message has five bytes.
 constexpr uint32_t kEmptyData = 5;
 // Clients cut headers into frames that are as large as may be, the last aside.
@@ -20,10 +21,11 @@ constexpr uint32_t kMostSettings = 1 << 10;
 // What no client comes near, at once and a second, and what a flood has used up
 // before its thousandth frame. Clients that measure the link send a PING for
 // what they receive, and all send WINDOW_UPDATE for it and for each call that
-// they begin: those they earn. By calls that the server has ended they earn
-// resets: where deadlines pass, both ends end calls by the thousand. What is
-// earned may be saved, as a client that had no processor for a while does all
-// that it owes at once.
+// they begin: those they earn. Where deadlines pass, both ends end calls by the
+// thousand, so clients earn resets by calls that the server has ended, and by
+// DATA: calls whose deadlines passed while others were sent are young when they
+// come. What is earned may be saved, as a client that had no processor for a
+// while does all that it owes at once.
 constexpr Budget kResets(400, 100, 2000);
 constexpr Budget kLateResets(400, 100, 2000);
 constexpr Budget kSettingsFrames(50, 10);
@@ -34,6 +36,7 @@ constexpr Budget kOthers(400, 100);
 constexpr double kUpdatesPerCall = 2;
 constexpr double kUpdatesPerFrame = 2;
 constexpr double kBytesPerUpdate = 256;
+constexpr double kBytesPerReset = 64 << 10;
 
 // Streams before the server's SETTINGS are acknowledged: clients of gRPC wait
 // for these before their first call.
@@ -231,6 +234,7 @@ std::optional<Violation> Inspector::PayOf(const Frame& frame) {
           !empty_data_.Take(now_)) {
         return Flood("a flood of DATA without any");
       }
+      resets_.Earn(frame.length / kBytesPerReset);
       break;
     case kRstStream:
       return PayReset(frame.stream);
