@@ -304,12 +304,11 @@ TEST_F(InspectorTest, EndsFewBytesThatStandForMany) {
 }
 
 TEST_F(InspectorTest, EndsFloods) {
-  const std::string ping = FrameOf(kPing, 0, 0, "12345678");
   const std::function<std::string(uint32_t)> floods[] = {
       [](uint32_t i) { return Request(2 * i + 1) + Reset(2 * i + 1); },
       [](uint32_t) { return FrameOf(kSettings, 0, 0); },
       [](uint32_t) { return FrameOf(kSettings, kAck, 0); },
-      [&](uint32_t) { return ping; },
+      [](uint32_t) { return FrameOf(kPing, 0, 0, "12345678"); },
       [](uint32_t) { return FrameOf(kPing, kAck, 0, "12345678"); },
       [](uint32_t) { return FrameOf(kWindowUpdate, 0, 0, Number(1, 4)); },
       [](uint32_t i) {
