@@ -8,8 +8,8 @@ namespace attnd::server::http2 {
 namespace {
 
 // A stream that is younger was never meant to be answered. Of older ones no
-// more can come than gRPC's limit of streams lets pass in this time.
-constexpr absl::Duration kYoung = absl::Milliseconds(100);
+// more can come than gRPC's limit of streams lets be open.
+constexpr absl::Duration kYoung = absl::Seconds(1);
 // DATA that carries less says nothing: the prefix of a message has five bytes.
 constexpr uint32_t kEmptyData = 5;
 // Clients cut headers into frames that are as large as may be, the last aside.
