@@ -219,22 +219,29 @@ TEST_F(ConnectionsTest, ThoseThatNeverBeginAreClosed) {
 // A client that measures the link pings for what it receives, ten times a
 // second, and the server may have sent all of it long before.
 TEST_F(ConnectionsTest, ThoseThatPingAreKept) {
-  Start({});
-  const Descriptor fd(ConnectedSocket(process_->tcp()));
-  StartHttp2(fd.get());
-  SendBytes(fd.get(), absl::StrCat(Frame(kHeaders, kEndHeaders, 1,
-                                         PackedHeaders(CallHeaders(
-                                             "/grpc.health.v1.Health/Watch"))),
-                                   Frame(kData, 0, 1, std::string(5, '\0'))));
-  for (int i = 0; i < 50; ++i) {
-    SendBytes(fd.get(), Frame(kPing, 0, 0, "12345678"));
-    auto frame = ReceiveFrame(fd.get());
-    while (frame.has_value() && frame->type != kPing) {
-      ASSERT_NE(frame->type, kGoAway) << i << ": " << frame->payload;
-      frame = ReceiveFrame(fd.get());
+  Start({"--admin_address=127.0.0.1:0"});
+  ASSERT_TRUE(Eventually([&] { return process_->admin_port() > 0; }));
+  for (const std::string& address :
+       {process_->tcp(), absl::StrCat("127.0.0.1:", process_->admin_port())}) {
+    SCOPED_TRACE(address);
+    const Descriptor fd(ConnectedSocket(address));
+    StartHttp2(fd.get());
+    SendBytes(
+        fd.get(),
+        absl::StrCat(
+            Frame(kHeaders, kEndHeaders, 1,
+                  PackedHeaders(CallHeaders("/grpc.health.v1.Health/Watch"))),
+            Frame(kData, 0, 1, std::string(5, '\0'))));
+    for (int i = 0; i < 50; ++i) {
+      SendBytes(fd.get(), Frame(kPing, 0, 0, "12345678"));
+      auto frame = ReceiveFrame(fd.get());
+      while (frame.has_value() && frame->type != kPing) {
+        ASSERT_NE(frame->type, kGoAway) << i << ": " << frame->payload;
+        frame = ReceiveFrame(fd.get());
+      }
+      ASSERT_TRUE(frame.has_value()) << i;
+      EXPECT_EQ(frame->flags, kAck);
     }
-    ASSERT_TRUE(frame.has_value()) << i;
-    EXPECT_EQ(frame->flags, kAck);
   }
 }
 
