@@ -16,7 +16,7 @@ build=(
   libssl-dev                                     # TLS, and certificates of tests
   libhwy-dev                                     # vectorised CPU kernels
   prometheus-cpp-dev                             # metrics
-  libcli11-dev nlohmann-json3-dev                # programs
+  libcli11-dev nlohmann-json3-dev libspdlog-dev  # programs
 )
 test=(
   libgtest-dev libgmock-dev

@@ -161,6 +161,14 @@ class Stream {
   virtual void Reset() = 0;
 };
 
+// What a device is doing for whoever uses it, this process or another.
+struct DeviceUsage {
+  // Part of the driver's last sampling period in which a kernel ran.
+  std::optional<double> utilization;
+  int64_t memory_used_bytes = 0;
+  int64_t memory_total_bytes = 0;
+};
+
 class MemberStream;  // team/member_stream.h
 
 // Host memory that the device reads and writes fastest. Thread-safe. What it
@@ -180,6 +188,8 @@ class Backend {
 
   virtual const DeviceInfo& device() const = 0;
   virtual std::shared_ptr<HostMemory> host_memory() = 0;  // never null
+  // Empty: it cannot tell. Takes up to a millisecond.
+  virtual std::optional<DeviceUsage> Usage() const { return std::nullopt; }
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
   // The same, for a device that is one of several which share a request.
   // UNIMPLEMENTED: it cannot be.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/guard/guard.h"
@@ -19,6 +20,8 @@
 #include "proto/wire/grpc_time.h"
 #include "server/admin/channelz_service.h"
 #include "server/admin/reflection_service.h"
+#include "server/admin/status_page.h"
+#include "server/admin/statusz_page.h"
 #include "server/config/options.h"
 #include "server/front/health_service.h"
 #include "server/front/io_threads.h"
@@ -87,6 +90,10 @@ HttpPages Pages(const AdminParts& parts) {
   pages["/status"] = [status = parts.status] {
     return HttpPage{.content_type = "application/json",
                     .body = StatusJson(status())};
+  };
+  pages["/statusz"] = [status = parts.status] {
+    return HttpPage{.content_type = "text/html; charset=utf-8",
+                    .body = StatuszHtml(status(), absl::Now())};
   };
   return pages;
 }

@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "attn/v1/attention.pb.h"
 #include "prometheus/collectable.h"
-#include "server/admin/status_page.h"
+#include "server/admin/server_status.h"
 #include "server/front/health.h"
 #include "server/front/small_call.h"
 #include "server/telemetry/gate_log.h"

@@ -33,6 +33,7 @@ absl::Status Gate::StartTls(const ServerOptions& options) {
   auto credentials = tls::CredentialsWatch::Start(options.tls);
   if (!credentials.ok()) return credentials.status();
   credentials_ = *std::move(credentials);
+  TellTls();
   TlsDoorParts door_parts;
   door_parts.credentials = credentials_.get();
   door_parts.handshake_time = options.header_time;
@@ -89,6 +90,12 @@ void Gate::EndPeers(const std::optional<absl::Status>& renewed) {
     parts_.log->Renewed(*renewed, ended);
   }
   parts_.log->PeersExpired(parts_.peers->EndExpired());
+  TellTls();
+}
+
+void Gate::TellTls() {
+  parts_.log->TlsIs(credentials_->files_good(),
+                    credentials_->current()->certificate_end());
 }
 
 }  // namespace attnd::server

@@ -49,6 +49,7 @@ class Gate {
   void Pass(Descriptor connection, std::unique_ptr<TlsStream> tls,
             const Origin& origin);
   void EndPeers(const std::optional<absl::Status>& renewed);
+  void TellTls();
 
   const GateParts parts_;
   const http2::InspectorOptions inspector_;

@@ -7,6 +7,7 @@
 #include "absl/base/thread_annotations.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "grpcpp/grpcpp.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -31,6 +32,8 @@
 #include "server/net/listen.h"
 #include "server/net/unix_socket.h"
 #include "server/region/regions.h"
+#include "server/scheduling/call_refusal.h"
+#include "server/telemetry/call_log.h"
 #include "server/telemetry/gate_log.h"
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/metrics_server.h"
@@ -67,7 +70,7 @@ class Server::Impl {
   ~Impl() {
     Drain(absl::ZeroDuration());
     if (transfers_ != nullptr) {
-      transfers_->EndAll(absl::UnavailableError("the server is shutting down"));
+      transfers_->EndAll(ShuttingDown());
     }
     // While it drains, connections are accepted and their calls refused.
     acceptor_ = nullptr;
@@ -99,7 +102,7 @@ class Server::Impl {
     if (uploads_ != nullptr) uploads_->Close();
     if (scheduler_ != nullptr) scheduler_->Drain(deadline);
     if (transfers_ != nullptr && MonotonicNow() >= deadline) {
-      transfers_->EndAll(absl::UnavailableError("the server is shutting down"));
+      transfers_->EndAll(ShuttingDown());
     }
     const absl::Time last = std::max(deadline, MonotonicNow()) + kLastResponses;
     admitted_calls_.WaitForNone(last);
@@ -154,16 +157,12 @@ class Server::Impl {
 
   absl::Status StartScheduler() {
     std::vector<Backend*> devices;
-    std::vector<std::string> labels;
-    for (const auto& backend : backends_) {
-      devices.push_back(backend.get());
-      labels.push_back(DeviceLabel(backend->device()));
-    }
+    for (const auto& backend : backends_) devices.push_back(backend.get());
     auto scheduler = Scheduler::Create(
         options_.scheduler, std::move(devices),
         [this](int device, const absl::Status& fault) {
           if (options_.log) {
-            options_.log(DescribeFault(backends_[device]->device(), fault));
+            options_.log(FaultLine(backends_[device]->device(), fault));
           }
           health_.DeviceLeft();
         });
@@ -173,12 +172,8 @@ class Server::Impl {
     uploads_ = std::make_unique<UploadRoom>(
         UploadLimits{shares.transport_bytes, shares.small_bytes,
                      options_.max_message_bytes, shares.max_waiting});
-    metrics_ = std::make_shared<Metrics>(
-        std::move(labels), [this] { return scheduler_->stats(); },
-        [this] { return uploads_->stats(); },
-        [this] { return connections_.stats(); },
-        [this] { return region_stats(); }, [this] { return callers_->stats(); },
-        [this] { return gate_log_->stats(); });
+    metrics_ = std::make_shared<Metrics>(Facts(), [this] { return Stats(); });
+    calls_ = std::make_unique<CallLog>(*metrics_, options_.calls);
     return absl::OkStatus();
   }
 
@@ -214,7 +209,7 @@ class Server::Impl {
         TransferParts{scheduler_.get(), alarms_.get(), options_.stall_time},
         options_.max_transfer_streams, excess_memory);
     service_ = std::make_unique<Service>(
-        ServiceParts{scheduler_.get(), metrics_.get(), &admitted_calls_,
+        ServiceParts{scheduler_.get(), calls_.get(), &admitted_calls_,
                      uploads_.get(), transfers_.get(), alarms_.get(),
                      regions_ == nullptr ? nullptr : &regions_->table(),
                      excess_memory, options_.max_message_bytes,
@@ -316,19 +311,46 @@ class Server::Impl {
     return absl::OkStatus();
   }
 
-  ServerStatus Status() {
-    return {.health = std::string(health_.Describe()),
-            .uptime = MonotonicNow() - started_,
-            .info = service_->info(),
-            .scheduler = scheduler_->stats(),
-            .uploads = uploads_->stats(),
-            .connections = connections_.stats(),
-            .max_connections = options_.max_connections,
-            .max_connections_per_client = options_.max_connections_per_client,
-            .regions = region_stats()};
+  ServerFacts Facts() const {
+    ServerFacts facts;
+    for (const auto& backend : backends_) {
+      const DeviceInfo& device = backend->device();
+      facts.devices.push_back({DeviceLabel(device), device.name});
+    }
+    facts.memory_limit_bytes = options_.memory_limit_bytes;
+    facts.max_connections = options_.max_connections;
+    facts.max_connections_per_client = options_.max_connections_per_client;
+    facts.max_queue_requests = options_.scheduler.max_queue_requests;
+    facts.max_queue_flops = options_.scheduler.max_queue_flops;
+    return facts;
   }
-  RegionStats region_stats() {
-    return regions_ == nullptr ? RegionStats() : regions_->stats();
+  ServerStats Stats() {
+    ServerStats stats;
+    stats.scheduler = scheduler_->stats();
+    stats.uploads = uploads_->stats();
+    stats.connections = connections_.stats();
+    if (regions_ != nullptr) stats.regions = regions_->stats();
+    stats.callers = callers_->stats();
+    stats.gate = gate_log_->stats();
+    if (tokens_ != nullptr) stats.token_file_good = tokens_->file_good();
+    if (options_.log_stats) stats.log = options_.log_stats();
+    for (const auto& backend : backends_) {
+      stats.usage.push_back(backend->Usage());
+    }
+    return stats;
+  }
+  ServerStatus Status() {
+    ServerStatus status;
+    status.health = std::string(health_.Describe());
+    status.now = MonotonicNow();
+    status.uptime = status.now - started_;
+    status.info = service_->info();
+    status.build = DescribeBuild(grpc::Version());
+    status.facts = Facts();
+    status.stats = Stats();
+    status.refused = metrics_->RefusedCalls(status.stats.callers);
+    status.calls = calls_->recent(status.now);
+    return status;
   }
 
   ServerOptions options_;
@@ -346,6 +368,7 @@ class Server::Impl {
   std::unique_ptr<Scheduler> scheduler_;
   ConnectionTable connections_;
   std::shared_ptr<Metrics> metrics_;
+  std::unique_ptr<CallLog> calls_;
   AdmittedCalls admitted_calls_;
   std::unique_ptr<UploadRoom> uploads_;
   std::unique_ptr<MetricsServer> metrics_server_;

@@ -12,6 +12,7 @@
 #include "kernels/cuda/device/imported_buffer.h"
 #include "kernels/cuda/device/pinned_memory.h"
 #include "kernels/cuda/device/pinning.h"
+#include "kernels/cuda/device/usage.h"
 #include "kernels/cuda/forward.h"
 #include "kernels/cuda/fused/forward.h"
 #include "kernels/cuda/rates.h"
@@ -32,6 +33,9 @@ class CudaBackend : public Backend {
 
   const DeviceInfo& device() const override { return device_; }
   std::shared_ptr<HostMemory> host_memory() override { return host_memory_; }
+  std::optional<DeviceUsage> Usage() const override {
+    return cuda::UsageOf(device_.index);
+  }
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream() override {
     return cuda::CudaStream::Create(device_.index, gpu_);

@@ -18,6 +18,9 @@ constexpr absl::string_view kBadRequestUrl =
     "type.googleapis.com/google.rpc.BadRequest";
 constexpr absl::string_view kRetryInfoUrl =
     "type.googleapis.com/google.rpc.RetryInfo";
+constexpr absl::string_view kErrorInfoUrl =
+    "type.googleapis.com/google.rpc.ErrorInfo";
+constexpr absl::string_view kDomain = "attnd";
 // What google.protobuf.Duration holds: 10,000 years.
 constexpr int64_t kMaxSeconds = 315'576'000'000;
 
@@ -166,6 +169,29 @@ std::optional<absl::Duration> RetryDelay(const absl::Status& status) {
     return std::nullopt;
   }
   return absl::Seconds(seconds) + absl::Nanoseconds(nanos);
+}
+
+absl::Status WithReason(absl::Status status, absl::string_view reason) {
+  // ErrorInfo { string reason = 1; string domain = 2 }.
+  std::string error_info;
+  AppendField(1, reason, error_info);
+  AppendField(2, kDomain, error_info);
+  status.SetPayload(kErrorInfoUrl, absl::Cord(error_info));
+  return status;
+}
+
+std::string Reason(const absl::Status& status) {
+  const auto payload = status.GetPayload(kErrorInfoUrl);
+  if (!payload) return "";
+  const std::string bytes(*payload);
+  std::string reason, domain;
+  const bool ok =
+      ForEachField(bytes, [&](Tag tag, uint64_t, absl::string_view text) {
+        if (Is(tag, 1, WireType::kBytes)) reason = Text(text);
+        if (Is(tag, 2, WireType::kBytes)) domain = Text(text);
+        return true;
+      });
+  return ok && domain == kDomain ? reason : "";
 }
 
 std::string EncodeStatus(const absl::Status& status) {

@@ -23,13 +23,14 @@ Json Devices(const ServerStatus& status) {
 
 Json Limits(const ServerStatus& status) {
   const attn::v1::Limits& limits = status.info.limits();
-  return {{"memory_limit_bytes", limits.memory_limit_bytes()},
-          {"max_message_bytes", limits.max_message_bytes()},
-          {"max_queue_requests", limits.max_queue_requests()},
-          {"max_queue_flops", limits.max_queue_flops()},
-          {"max_request_flops", limits.max_request_flops()},
-          {"max_connections", status.max_connections},
-          {"max_connections_per_client", status.max_connections_per_client}};
+  return {
+      {"memory_limit_bytes", limits.memory_limit_bytes()},
+      {"max_message_bytes", limits.max_message_bytes()},
+      {"max_queue_requests", limits.max_queue_requests()},
+      {"max_queue_flops", limits.max_queue_flops()},
+      {"max_request_flops", limits.max_request_flops()},
+      {"max_connections", status.facts.max_connections},
+      {"max_connections_per_client", status.facts.max_connections_per_client}};
 }
 
 Json Queue(const SchedulerStats& scheduler) {
@@ -39,11 +40,11 @@ Json Queue(const SchedulerStats& scheduler) {
 }
 
 Json Memory(const ServerStatus& status) {
-  return {{"account_bytes", status.scheduler.account_bytes},
-          {"account_limit_bytes", status.scheduler.account_limit_bytes},
-          {"upload_bytes", status.uploads.reserved_bytes},
-          {"uploads_waiting", status.uploads.waiting},
-          {"uploads_refused", status.uploads.refused}};
+  return {{"account_bytes", status.stats.scheduler.account_bytes},
+          {"account_limit_bytes", status.stats.scheduler.account_limit_bytes},
+          {"upload_bytes", status.stats.uploads.reserved_bytes},
+          {"uploads_waiting", status.stats.uploads.waiting},
+          {"uploads_refused", status.stats.uploads.refused}};
 }
 
 Json Connections(const ConnectionStats& connections) {
@@ -74,10 +75,10 @@ std::string StatusJson(const ServerStatus& status) {
                      {"features", std::move(features)},
                      {"devices", Devices(status)},
                      {"limits", Limits(status)},
-                     {"queue", Queue(status.scheduler)},
+                     {"queue", Queue(status.stats.scheduler)},
                      {"memory", Memory(status)},
-                     {"connections", Connections(status.connections)},
-                     {"regions", Regions(status.regions)}};
+                     {"connections", Connections(status.stats.connections)},
+                     {"regions", Regions(status.stats.regions)}};
   // A device's name is the driver's: what is no UTF-8 in it is replaced.
   return page.dump(/*indent=*/2, /*indent_char=*/' ', /*ensure_ascii=*/false,
                    Json::error_handler_t::replace) +

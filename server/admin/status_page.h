@@ -5,27 +5,9 @@
 
 #include <string>
 
-#include "absl/time/time.h"
-#include "attn/v1/attention.pb.h"
-#include "server/net/connection_table.h"
-#include "server/region/region_stats.h"
-#include "server/scheduling/scheduler.h"
-#include "server/telemetry/metrics.h"
+#include "server/admin/server_status.h"
 
 namespace attnd::server {
-
-struct ServerStatus {
-  std::string health;  // Health::Describe
-  absl::Duration uptime;
-  // As GetServerInfo has it.
-  attn::v1::GetServerInfoResponse info;
-  SchedulerStats scheduler;
-  UploadStats uploads;
-  ConnectionStats connections;
-  int max_connections = 0;
-  int max_connections_per_client = 0;
-  RegionStats regions;
-};
 
 // An object of JSON, indented, with a line break at its end. Bytes, counts and
 // seconds are numbers; names stay what they are once they are there.

@@ -122,6 +122,10 @@ absl::Status ServerOptions::Validate() const {
                         absl::Milliseconds(100), absl::Hours(24)));
   status.Update(InRange("--keepalive_timeout", keepalive_timeout,
                         absl::Milliseconds(100), absl::Hours(24)));
+  if (calls.slow_time != absl::ZeroDuration()) {
+    status.Update(InRange("--slow_time", calls.slow_time, absl::Microseconds(1),
+                          absl::Hours(24)));
+  }
   status.Update(InRange("--stall_time", stall_time, absl::Milliseconds(100),
                         absl::Hours(24)));
   status.Update(

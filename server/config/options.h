@@ -9,8 +9,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/log_line.h"
+#include "server/config/log_stats.h"
 #include "server/identity/options.h"
 #include "server/region/options.h"
 #include "server/scheduling/options.h"
@@ -28,6 +29,16 @@ enum class Reflection : uint8_t {
 // Connections to admin_address that speak gRPC at once. More are closed as they
 // come; none of them counts among max_connections.
 inline constexpr int kMaxAdminConnections = 64;
+
+// What is told of calls (telemetry/call_log.h).
+struct CallLogOptions {
+  // Gets a line for each call that failed or was slow, as long as they are few,
+  // and at kDebug for every call. Empty: nobody does.
+  WriteLine write;
+  LogLevel level = LogLevel::kInfo;  // the least that is written
+  // Calls that take longer are slow. 0: none is.
+  absl::Duration slow_time = absl::Seconds(10);
+};
 
 struct ServerOptions {
   // Where it listens. Loopback unless it speaks TLS or allow_insecure_bind.
@@ -94,9 +105,12 @@ struct ServerOptions {
   // The bytes that the process' allocator has given out, for a look now and
   // then. Empty: nobody looks.
   std::function<int64_t()> heap_in_use;
-  // Told a line of what an operator should know while it serves, such as why a
-  // device left. On any thread, so it must not block. Empty: nobody is told.
-  std::function<void(absl::string_view line)> log;
+  // Told what an operator should know while it serves, such as why a device
+  // left.
+  WriteLine log;
+  CallLogOptions calls;
+  // What the log's own reader has missed. Empty: nobody counts.
+  std::function<LogStats()> log_stats;
 
   // INVALID_ARGUMENT naming the option as its flag is spelled
   // ("--memory_limit"), with the range.

@@ -140,7 +140,7 @@ absl::Status Call::Decode(absl::Span<const absl::string_view> fragments,
       CheckResponseFits(*work->request, parts_.max_message_bytes, work->placed);
   if (!status.ok()) return status;
   header_.Sign(*work);
-  flops_ = work->request->flops();
+  request_ = work->request;
   work->release_inputs = [self = shared_from_this()] { self->ReleaseInputs(); };
   work->under_way = [self = shared_from_this()] { self->stream_->Announce(); };
   work->done = [self = shared_from_this()](absl::StatusOr<WorkResult> result) {
@@ -193,8 +193,7 @@ void Call::ReleaseInputs() {
 
 void Call::Complete(absl::StatusOr<WorkResult> result) {
   if (!result.ok()) return Refuse(result.status());
-  phases_ = result->phases;
-  batch_requests_ = result->batch_requests;
+  run_ = RunRecordOf(*request_, *result);
   WorkPtr work;
   {
     MutexLock lock(mutex_);
@@ -224,7 +223,7 @@ bool Call::BeginEnd(const absl::Status& status, int64_t bytes) {
 
 void Call::SetEnding(const absl::Status& status, int64_t bytes) {
   state_ = State::kEnding;
-  code_ = status.code();
+  status_ = status;
   if (!std::exchange(admitted_, true)) parts_.admitted_calls->Add();
   SetAlarm(MonotonicNow() + parts_.stall_time + TimeFor(bytes));
 }
@@ -265,15 +264,15 @@ void Call::OnDone(bool cancelled) {
     parts_.alarms->Cancel(std::exchange(alarm_, {}));
     admitted = admitted_;
   }
-  if (batch_requests_ > 0) {
-    parts_.metrics->WorkDone(
-        op_ == Op::kForward ? Method::kForward : Method::kBackward, phases_,
-        batch_requests_, flops_);
-  }
-  parts_.metrics->CallEnded(
-      op_ == Op::kForward ? Method::kForward : Method::kBackward,
-      CodeSeen(header_, started_, code_, cancelled), MonotonicNow() - started_,
-      received_bytes_, sent_bytes_);
+  CallRecord record;
+  record.method = op_ == Op::kForward ? Method::kForward : Method::kBackward;
+  record.code = CodeSeen(header_, started_, status_.code(), cancelled);
+  record.status = std::move(status_);
+  record.received_bytes = received_bytes_;
+  record.sent_bytes = sent_bytes_;
+  record.request = std::move(request_);
+  record.run = std::move(run_);
+  header_.AddToLog(std::move(record), started_, *parts_.calls);
   if (admitted) parts_.admitted_calls->Remove();
 }
 

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -34,7 +35,7 @@
 #include "server/front/upload_room.h"
 #include "server/identity/callers.h"
 #include "server/scheduling/scheduler.h"
-#include "server/telemetry/metrics.h"
+#include "server/telemetry/call_log.h"
 #include "server/transfer/alarms.h"
 #include "server/transfer/transfer_table.h"
 #include "server/work/region.h"
@@ -45,7 +46,7 @@ namespace attnd::server {
 // What calls use; all of it outlives them.
 struct ServiceParts {
   Scheduler* scheduler = nullptr;
-  Metrics* metrics = nullptr;
+  CallLog* calls = nullptr;
   AdmittedCalls* admitted_calls = nullptr;
   UploadRoom* uploads = nullptr;
   TransferTable* transfers = nullptr;
@@ -145,11 +146,10 @@ class Call : public std::enable_shared_from_this<Call> {
 
   // Written by whoever leads the call from one state to the next, and read in
   // OnDone.
-  absl::StatusCode code_ = absl::StatusCode::kUnknown;
+  absl::Status status_ = absl::UnknownError("");
   int64_t received_bytes_ = 0, sent_bytes_ = 0;
-  Phases phases_;
-  int batch_requests_ = 0;  // 0: it did not run
-  double flops_ = 0;
+  std::shared_ptr<const Request> request_;  // null: it was not decoded
+  std::optional<RunRecord> run_;            // empty: it did not run
 };
 
 }  // namespace attnd::server

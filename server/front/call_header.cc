@@ -1,6 +1,7 @@
 #include "server/front/call_header.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,15 @@ void CallHeader::Sign(Work& work) const {
   work.quota = caller->quota;
   work.priority = std::min(work.priority, caller->most_priority);
   work.deadline = deadline;
+}
+
+void CallHeader::AddToLog(CallRecord record, absl::Time started,
+                          CallLog& log) const {
+  const absl::Time now = MonotonicNow();
+  record.total = now - started;
+  record.ids = ids;
+  record.client = sender.client;
+  log.Add(std::move(record), now);
 }
 
 absl::StatusCode CodeSeen(const CallHeader& header, absl::Time started,

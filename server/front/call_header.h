@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "server/front/upload_room.h"
 #include "server/identity/callers.h"
+#include "server/telemetry/call_log.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
@@ -21,12 +22,17 @@ struct CallHeader {
   absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
   // The text under kRequestBytesKey.
   std::optional<std::string> request_bytes;
+  CallIds ids;
   // Who calls, if it may; the sender's client is the caller's.
   absl::StatusOr<Caller> caller = Caller();
 
   // What a client says of its message's length, if it says anything.
   // INVALID_ARGUMENT, naming the key: it is no number of bytes.
   absl::StatusOr<std::optional<int64_t>> Hint() const;
+
+  // Adds a call that began at `started` and ends now, with what is known of it
+  // from here.
+  void AddToLog(CallRecord record, absl::Time started, CallLog& log) const;
 
   // What the call's work has of its caller, once its message has been read, and
   // of its deadline. Only if the caller may call.

@@ -53,6 +53,13 @@ std::string DescribeRegions(const RegionOptions& r,
 
 }  // namespace
 
+std::string DescribeBuild(absl::string_view grpc_version) {
+  return absl::StrCat(
+      "gRPC ", grpc_version, ", Protocol Buffers ",
+      google::protobuf::internal::VersionString(GOOGLE_PROTOBUF_VERSION),
+      ", compiler ", __VERSION__);
+}
+
 std::string NewInstanceId() {
   std::random_device random;
   std::string id;
@@ -151,9 +158,12 @@ std::vector<std::string> DescribeServer(
   return lines;
 }
 
-std::string DescribeFault(const DeviceInfo& device, const absl::Status& fault) {
-  return absl::StrCat("device ", DeviceString(device),
-                      " is out of service: ", fault.ToString());
+LogLine FaultLine(const DeviceInfo& device, const absl::Status& fault) {
+  return {LogLevel::kError,
+          absl::StrCat("device ", DeviceString(device),
+                       " is out of service: ", fault.message()),
+          {{"device", DeviceString(device)},
+           {"code", absl::StatusCodeToString(fault.code())}}};
 }
 
 }  // namespace attnd::server

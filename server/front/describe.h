@@ -9,11 +9,16 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "attn/v1/attention.pb.h"
+#include "base/log_line.h"
 #include "kernels/backend.h"
 #include "server/config/options.h"
 
 namespace attnd::server {
+
+// What it was built with, for people.
+std::string DescribeBuild(absl::string_view grpc_version);
 
 // What tells this server from any other, and from itself before a restart.
 std::string NewInstanceId();
@@ -32,7 +37,7 @@ std::vector<std::string> DescribeServer(
     int metrics_port, int admin_port);
 
 // One line: which device is out of service from now on, and why.
-std::string DescribeFault(const DeviceInfo& device, const absl::Status& fault);
+LogLine FaultLine(const DeviceInfo& device, const absl::Status& fault);
 
 }  // namespace attnd::server
 

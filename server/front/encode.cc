@@ -9,6 +9,7 @@
 #include "proto/wire/message_arena.h"
 #include "server/front/proto_enums.h"
 #include "server/front/tensor_fields.h"
+#include "server/scheduling/call_refusal.h"
 
 namespace attnd::server {
 namespace {
@@ -179,10 +180,12 @@ absl::Status CheckResponseFits(const Request& request,
     if (output.bytes > request.output(largest).bytes) largest = id;
   }
   if (bytes <= max_message_bytes) return absl::OkStatus();
-  return FieldError(
-      TensorName(largest),
-      absl::StrCat("the response takes ", bytes, " bytes (", parts,
-                   "), more than the largest message of ", max_message_bytes));
+  return Refused(
+      CallRefusal::kTooLarge,
+      FieldError(TensorName(largest),
+                 absl::StrCat("the response takes ", bytes, " bytes (", parts,
+                              "), more than the largest message of ",
+                              max_message_bytes)));
 }
 
 absl::Status CheckInlineFits(const Request& request,

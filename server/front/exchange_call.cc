@@ -197,7 +197,6 @@ void ExchangeCall::OnFirst(std::unique_ptr<ReceivedMessage> message) {
   {
     MutexLock lock(mutex_);
     if (state_ != State::kOpening) return;
-    flops_ = work.request->flops();
     spec_ = *std::move(spec);
     hold_until_ = MonotonicNow() + std::min(Call::kMostWait, parts_.stall_time);
   }
@@ -383,33 +382,26 @@ void ExchangeCall::OnCancel() {
 }
 
 void ExchangeCall::OnDone(bool cancelled) {
+  CallRecord record;
+  record.method = Method::kExchange;
   std::shared_ptr<Transfer> transfer;
   bool admitted = false, main = false;
-  absl::StatusCode code;
-  int64_t received = 0, sent = 0;
-  double flops = 0;
   {
     MutexLock lock(mutex_);
     parts_.alarms->Cancel(std::exchange(alarm_, {}));
     transfer = std::move(transfer_);
     admitted = admitted_;
     main = main_;
-    code = status_.code();
-    received = received_bytes_;
-    sent = sent_bytes_;
-    flops = flops_;
+    record.status = status_;
+    record.received_bytes = received_bytes_;
+    record.sent_bytes = sent_bytes_;
   }
   if (main && transfer != nullptr) {
-    const TransferReport report = transfer->report();
-    if (report.batch_requests > 0) {
-      parts_.metrics->WorkDone(
-          transfer->op() == Op::kForward ? Method::kForward : Method::kBackward,
-          report.phases, report.batch_requests, flops);
-    }
+    record.request = transfer->request();
+    record.run = transfer->run();
   }
-  parts_.metrics->CallEnded(Method::kExchange,
-                            CodeSeen(header_, started_, code, cancelled),
-                            MonotonicNow() - started_, received, sent);
+  record.code = CodeSeen(header_, started_, record.status.code(), cancelled);
+  header_.AddToLog(std::move(record), started_, *parts_.calls);
   if (admitted) parts_.admitted_calls->Remove();
 }
 

@@ -146,7 +146,6 @@ class ExchangeCall final : public TransferStream,
   absl::Status status_ ABSL_GUARDED_BY(mutex_);    // of kEnding
   bool admitted_ ABSL_GUARDED_BY(mutex_) = false;  // counted as such
   bool main_ ABSL_GUARDED_BY(mutex_) = false;      // opened a transfer
-  double flops_ ABSL_GUARDED_BY(mutex_) = 0;       // of the main stream
   int64_t received_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t sent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -24,9 +24,11 @@ class GrpcMessage final : public ReceivedMessage {
 }  // namespace
 
 void ExchangeStream::OnCall() {
+  CallHeader header = HeaderOf(context(), *parts_.callers);
+  ids_ = header.ids;
   call_ = std::make_shared<ExchangeCall>(
       parts_, std::static_pointer_cast<ExchangeStream>(self()),
-      HeaderOf(context(), *parts_.callers));
+      std::move(header));
   call_->Start();
 }
 
@@ -45,6 +47,7 @@ void ExchangeStream::Write(absl::Span<const wire::Piece> pieces,
 }
 
 void ExchangeStream::Finish(const absl::Status& status) {
+  if (!status.ok() || ids_.asked_for()) TellIds(ids_, context());
   StartFinish(wire::ToGrpcStatus(status));
 }
 

@@ -36,6 +36,7 @@ class ExchangeStream final : public GrpcCall, public MessageStream {
   void OnDone(bool cancelled) override;
 
   const ServiceParts& parts_;
+  CallIds ids_;                         // from OnCall on
   std::shared_ptr<ExchangeCall> call_;  // until OnDone: it keeps this
 };
 

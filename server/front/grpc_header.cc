@@ -1,5 +1,7 @@
 #include "server/front/grpc_header.h"
 
+#include <optional>
+
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
@@ -24,12 +26,29 @@ CallHeader HeaderOf(const grpc::ServerContextBase& context, Callers& callers) {
   if (header.caller.ok()) header.sender.client = header.caller->client;
   header.sender.connection = context.peer();
   header.deadline = wire::FromGrpcDeadline(context.raw_deadline());
-  const auto& metadata = context.client_metadata();
-  const auto hint = metadata.find(wire::kRequestBytesKey);
-  if (hint != metadata.end()) {
-    header.request_bytes.emplace(hint->second.data(), hint->second.size());
+  const auto value = [&context](const char* key) {
+    std::optional<absl::string_view> text;
+    const auto& metadata = context.client_metadata();
+    const auto found = metadata.find(key);
+    if (found != metadata.end()) {
+      text.emplace(found->second.data(), found->second.size());
+    }
+    return text;
+  };
+  if (const auto hint = value(wire::kRequestBytesKey)) {
+    header.request_bytes.emplace(*hint);
   }
+  header.ids =
+      CallIds(value(wire::kRequestIdKey), value(wire::kTraceparentKey));
   return header;
+}
+
+void TellIds(const CallIds& ids, grpc::ServerContextBase& context) {
+  context.AddTrailingMetadata(wire::kRequestIdKey, ids.request_id());
+  if (ids.parent().has_value()) {
+    context.AddTrailingMetadata(wire::kTraceparentKey,
+                                wire::ToTraceparent(ids.span()));
+  }
 }
 
 }  // namespace attnd::server

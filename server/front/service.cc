@@ -30,6 +30,16 @@ constexpr int kAwaited = 16;
 constexpr int kInfoCalls = 1024;
 constexpr int kInfoCallsPerClient = 256;
 
+CallRecord InfoRecord(const absl::Status& status, absl::Duration total) {
+  CallRecord record;
+  record.method = Method::kGetServerInfo;
+  record.status = status;
+  record.code = status.code();
+  record.total = total;
+  record.ids = CallIds(std::nullopt, std::nullopt);
+  return record;
+}
+
 }  // namespace
 
 Service::Service(ServiceParts parts, attn::v1::GetServerInfoResponse info)
@@ -91,8 +101,7 @@ void Service::Serve(IoThreads& threads) {
 absl::Status Service::Admit(const grpc::ServerContextBase& context) const {
   absl::Status status = CallerOf(context, *parts_.callers).status();
   if (!status.ok()) {
-    parts_.metrics->CallEnded(Method::kGetServerInfo, status.code(),
-                              absl::ZeroDuration(), 0, 0);
+    parts_.calls->Add(InfoRecord(status, absl::ZeroDuration()), MonotonicNow());
   }
   return status;
 }
@@ -117,10 +126,13 @@ absl::Status Service::Answer(const attn::v1::GetServerInfoRequest& request,
     status = wire::UnknownFieldError("", request.GetDescriptor()->full_name(),
                                      unknown.field(0).number());
   }
-  parts_.metrics->CallEnded(
-      Method::kGetServerInfo, status.code(), MonotonicNow() - started,
-      static_cast<int64_t>(request.ByteSizeLong()),
-      status.ok() ? static_cast<int64_t>(response.ByteSizeLong()) : 0);
+  const absl::Time now = MonotonicNow();
+  CallRecord record = InfoRecord(status, now - started);
+  record.received_bytes = static_cast<int64_t>(request.ByteSizeLong());
+  if (status.ok()) {
+    record.sent_bytes = static_cast<int64_t>(response.ByteSizeLong());
+  }
+  parts_.calls->Add(std::move(record), now);
   return status;
 }
 

@@ -8,9 +8,11 @@
 namespace attnd::server {
 
 void UnaryStream::OnCall() {
+  CallHeader header = HeaderOf(context(), *parts_.callers);
+  ids_ = header.ids;
   call_ = std::make_shared<Call>(parts_,
                                  std::static_pointer_cast<UnaryStream>(self()),
-                                 op_, HeaderOf(context(), *parts_.callers));
+                                 op_, std::move(header));
   call_->Start();
 }
 
@@ -33,12 +35,14 @@ void UnaryStream::Answer(absl::Span<const wire::Piece> pieces,
                          absl::AnyInvocable<void()> release) {
   MutexLock lock(answer_mutex_);
   is_answered_ = true;
+  if (ids_.asked_for()) TellIds(ids_, context());
   StartWriteAndFinish(wire::ToByteBuffer(pieces, std::move(release)));
 }
 
 void UnaryStream::Refuse(const absl::Status& status) {
   MutexLock lock(answer_mutex_);
   is_answered_ = true;
+  TellIds(ids_, context());
   StartFinish(wire::ToGrpcStatus(status));
 }
 

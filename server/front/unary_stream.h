@@ -43,6 +43,7 @@ class UnaryStream final : public GrpcCall, public CallStream {
 
   const ServiceParts& parts_;
   const Op op_;
+  CallIds ids_;                   // from OnCall on
   std::shared_ptr<Call> call_;    // until OnDone: it keeps this
   wire::ReceivedBytes received_;  // the work's inputs point into it
   Mutex answer_mutex_;

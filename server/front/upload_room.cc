@@ -8,14 +8,13 @@
 #include "base/field_error.h"
 #include "proto/wire/metadata.h"
 #include "proto/wire/status.h"
+#include "server/scheduling/call_refusal.h"
 
 namespace attnd::server {
 namespace {
 
 // Of whom something is remembered.
 constexpr size_t kRemembered = 1 << 14;
-
-constexpr absl::string_view kShuttingDown = "the server is shutting down";
 
 }  // namespace
 
@@ -32,9 +31,10 @@ absl::StatusOr<std::unique_ptr<UploadRoom::Upload>> UploadRoom::Enter(
     Sender sender, std::optional<int64_t> hint, Decided decided,
     std::optional<int64_t> most) {
   if (hint.has_value() && *hint > limits_.max_message_bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the message has ", *hint, " bytes, the most is ",
-                     limits_.max_message_bytes));
+    return Refused(CallRefusal::kTooLarge,
+                   absl::ResourceExhaustedError(absl::StrCat(
+                       "the message has ", *hint, " bytes, the most is ",
+                       limits_.max_message_bytes)));
   }
   std::unique_ptr<Upload> upload(
       new Upload(*this, std::move(sender), hint,
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<UploadRoom::Upload>> UploadRoom::Enter(
   upload->state_ = Upload::State::kRefused;
   if (closed_) {
     lock.Unlock();
-    return absl::UnavailableError(kShuttingDown);
+    return ShuttingDown();
   }
   Classify(*upload);
   absl::Status refusal;
@@ -247,7 +247,7 @@ void UploadRoom::GrantIn(Pool& pool, std::vector<Decided>& granted) {
 absl::Status UploadRoom::Refusal(absl::string_view why) {
   ++refused_;
   return wire::WithRetryInfo(
-      absl::ResourceExhaustedError(why),
+      Refused(CallRefusal::kMemory, absl::ResourceExhaustedError(why)),
       rate_.RetryDelay(static_cast<double>(waiting_bytes_), /*lanes=*/1));
 }
 
@@ -267,13 +267,14 @@ void UploadRoom::Close() {
     }
   }
   for (Decided& decided : refused) {
-    decided(absl::UnavailableError(kShuttingDown));
+    decided(ShuttingDown());
   }
 }
 
 UploadStats UploadRoom::stats() const {
   MutexLock lock(mutex_);
   return {small_.held_bytes + large_.held_bytes,
+          limits_.small_bytes + limits_.large_bytes,
           small_.waiting_count + large_.waiting_count, refused_};
 }
 
@@ -392,7 +393,8 @@ absl::Status UploadRoom::Upload::Excess() {
   MutexLock lock(room_.mutex_);
   if (room_.small_.held_bytes + room_.large_.held_bytes == bytes_) {
     ++room_.refused_;
-    return absl::ResourceExhaustedError("the message is too long");
+    return Refused(CallRefusal::kTooLarge,
+                   absl::ResourceExhaustedError("the message is too long"));
   }
   return room_.Refusal(
       "the message is too long, or more are than the memory holds");

@@ -41,7 +41,7 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "server/scheduling/admission.h"
-#include "server/telemetry/metrics.h"
+#include "server/telemetry/server_stats.h"
 #include "server/work/client_shares.h"
 #include "server/work/recent.h"
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/wire/status.h"
 #include "server/identity/peer.h"
+#include "server/scheduling/call_refusal.h"
 
 namespace attnd::server {
 namespace {
@@ -33,9 +34,9 @@ Callers::Callers(const IdentityOptions& options, const TokenStore* tokens,
       tokens_(tokens),
       certificate_of_(std::move(certificate_of)) {}
 
-absl::Status Callers::Refused(CallRefusal why) {
+absl::Status Callers::Unauthenticated(int64_t CallerStats::*count) {
   MutexLock lock(mutex_);
-  ++stats_.refused[static_cast<size_t>(why)];
+  ++(stats_.*count);
   // Nothing in it tells a guess that is near from any other.
   return absl::UnauthenticatedError("the call is not authenticated");
 }
@@ -72,7 +73,7 @@ absl::StatusOr<Caller> Callers::Admit(
       tokens = tokens_->tokens();
       named = tokens->Find(*token);
     }
-    if (named == nullptr) return Refused(CallRefusal::kToken);
+    if (named == nullptr) return Unauthenticated(&CallerStats::token);
   }
   const std::string certificate =
       certificate_of_ ? certificate_of_(peer) : std::string();
@@ -84,7 +85,7 @@ absl::StatusOr<Caller> Callers::Admit(
     caller = Named(*named);
     rate = named->calls_per_second.value_or(rate);
   } else if (options_.required) {
-    return Refused(CallRefusal::kNoIdentity);
+    return Unauthenticated(&CallerStats::no_identity);
   } else {
     caller = Unnamed(ClientOf(peer));
   }
@@ -92,12 +93,11 @@ absl::StatusOr<Caller> Callers::Admit(
   MutexLock lock(mutex_);
   const absl::Duration wait = rates_.Take(caller.client, rate, now);
   if (wait <= absl::ZeroDuration()) return caller;
-  ++stats_.refused[static_cast<size_t>(CallRefusal::kRate)];
-  lock.Unlock();
   return wire::WithRetryInfo(
-      absl::ResourceExhaustedError(
-          "the client's limit of calls a second (--max_client_rate) is "
-          "reached"),
+      Refused(CallRefusal::kMaxClientRate,
+              absl::ResourceExhaustedError(
+                  "the client's limit of calls a second (--max_client_rate) is "
+                  "reached")),
       wait);
 }
 

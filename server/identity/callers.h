@@ -6,7 +6,6 @@
 // own metadata, and never kept with a connection, over which calls of several
 // identities may come. No gRPC in here.
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -34,12 +33,11 @@ struct Caller {
   Priority most_priority = Priority::kHigh;
 };
 
-// Why a call was refused as it came.
-enum class CallRefusal : uint8_t { kNoIdentity, kToken, kRate };
-inline constexpr int kCallRefusals = 3;
-
+// Calls that were refused as they came, since the start. Their clients do not
+// learn which of the two it was, so that it is counted here.
 struct CallerStats {
-  std::array<int64_t, kCallRefusals> refused{};  // by CallRefusal
+  int64_t no_identity = 0;
+  int64_t token = 0;
 };
 
 // Thread-safe.
@@ -68,7 +66,7 @@ class Callers {
   CallerStats stats() const;
 
  private:
-  absl::Status Refused(CallRefusal why);
+  absl::Status Unauthenticated(int64_t CallerStats::*count);
   Caller Unnamed(std::string client) const;
   Caller Named(const NamedIdentity& identity) const;
 

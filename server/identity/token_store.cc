@@ -34,7 +34,9 @@ void TokenStore::Look(absl::Time now) {
   if (stamp != settled_ && stamp == seen_) {
     absl::StatusOr<TokenFile> file = ReadTokenFile(path_);
     settled_ = stamp;
+    file_good_ = file.ok();
     if (!file.ok()) {
+      untold_level_ = LogLevel::kError;
       untold_ = absl::StrCat(kFlag, file.status().message(),
                              "; the tokens known so far stay");
     } else {
@@ -44,7 +46,7 @@ void TokenStore::Look(absl::Time now) {
   }
   seen_ = stamp;
   if (untold_.empty() || now < next_line_) return;
-  if (write_) write_(untold_);
+  if (write_) write_({untold_level_, untold_});
   untold_.clear();
   next_line_ = now + kLineEvery;
 }

@@ -5,14 +5,14 @@
 // that is torn, broken or gone changes nothing, so that no call with a good
 // token ever fails for it.
 
-#include <functional>
+#include <atomic>
 #include <memory>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/log_line.h"
 #include "base/mutex.h"
 #include "server/identity/token_file.h"
 #include "server/identity/token_set.h"
@@ -22,8 +22,6 @@ namespace attnd::server {
 // Thread-safe, but for Look, which is for one thread at a time.
 class TokenStore {
  public:
-  // A line each, for operators. Empty: nobody is told.
-  using WriteLine = std::function<void(absl::string_view line)>;
   // What a file that is broken again and again has the log say.
   static constexpr absl::Duration kLineEvery = absl::Seconds(5);
 
@@ -36,6 +34,8 @@ class TokenStore {
   // `now` is MonotonicNow().
   void Look(absl::Time now);
 
+  // Whether the file, when it was last read, was good.
+  bool file_good() const { return file_good_; }
   // Those of the last good file. A call keeps them for as long as it needs.
   std::shared_ptr<const TokenSet> tokens() const;
 
@@ -50,8 +50,10 @@ class TokenStore {
   FileStamp seen_;     // by the look before
   FileStamp settled_;  // and what has been done with it, once it stayed
   std::string untold_;
+  LogLevel untold_level_ = LogLevel::kInfo;
   absl::Time next_line_ = absl::InfinitePast();
 
+  std::atomic<bool> file_good_ = true;
   mutable Mutex mutex_;
   std::shared_ptr<const TokenSet> tokens_ ABSL_GUARDED_BY(mutex_);
 };

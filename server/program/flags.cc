@@ -97,28 +97,57 @@ void AddTlsFlags(CLI::App& app, tls::CredentialFiles& t) {
       ->group("TLS");
 }
 
-void AddReflection(CLI::App& app, Reflection& reflection) {
-  static constexpr std::pair<const char*, Reflection> kNames[] = {
-      {"off", Reflection::kOff},
-      {"admin", Reflection::kAdmin},
-      {"all", Reflection::kAll}};
-  app.add_option_function<std::string>(
-         "--reflection",
-         [&reflection](const std::string& text) {
-           for (const auto& [name, value] : kNames) {
-             if (text != name) continue;
-             reflection = value;
-             return;
-           }
-           throw CLI::ValidationError(
-               "--reflection", absl::StrCat("\"", wire::Echo(text),
-                                            "\" is none of off, admin, all"));
-         },
-         "Who may ask what is served, by gRPC's reflection: nobody (off), "
-         "who reaches --admin_address (admin), or all clients (all)")
-      ->type_name("WHO")
-      ->default_str("admin")
-      ->group("Addresses");
+// One of some words.
+template <typename T, size_t n>
+CLI::Option* AddChoice(CLI::App& app, const std::string& name, T& value,
+                       const std::pair<const char*, T> (&choices)[n],
+                       const std::string& help) {
+  std::string words, current;
+  for (const auto& [word, choice] : choices) {
+    absl::StrAppend(&words, words.empty() ? "" : ", ", word);
+    if (choice == value) current = word;
+  }
+  return app
+      .add_option_function<std::string>(
+          name,
+          [name, words, &choices, &value](const std::string& text) {
+            for (const auto& [word, choice] : choices) {
+              if (text != word) continue;
+              value = choice;
+              return;
+            }
+            throw CLI::ValidationError(
+                name,
+                absl::StrCat("\"", wire::Echo(text), "\" is none of ", words));
+          },
+          help)
+      ->type_name("WORD")
+      ->default_str(current);
+}
+
+constexpr std::pair<const char*, Reflection> kReflections[] = {
+    {"off", Reflection::kOff},
+    {"admin", Reflection::kAdmin},
+    {"all", Reflection::kAll}};
+constexpr std::pair<const char*, LogOptions::Format> kLogFormats[] = {
+    {"text", LogOptions::Format::kText}, {"json", LogOptions::Format::kJson}};
+constexpr std::pair<const char*, LogLevel> kLogLevels[] = {
+    {"debug", LogLevel::kDebug},
+    {"info", LogLevel::kInfo},
+    {"warning", LogLevel::kWarning},
+    {"error", LogLevel::kError}};
+
+void AddLogFlags(CLI::App& app, Flags& flags) {
+  AddChoice(app, "--log_format", flags.log.format, kLogFormats,
+            "Lines of the log: text, or json, an object a line")
+      ->group("Log");
+  AddChoice(app, "--log_level", flags.log.level, kLogLevels,
+            "The least that is logged: debug (every call), info (those that "
+            "fail or are slow), warning or error")
+      ->group("Log");
+  AddDuration(app, "--slow_time", flags.server.calls.slow_time,
+              "Calls that take longer are logged as slow; 0: none")
+      ->group("Log");
 }
 
 void AddRegionFlags(CLI::App& app, RegionOptions& r) {
@@ -264,13 +293,17 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "/status over HTTP, and health, channelz and reflection over "
                  "gRPC; empty: none")
       ->group("Addresses");
-  AddReflection(app, s.reflection);
+  AddChoice(app, "--reflection", s.reflection, kReflections,
+            "Who may ask what is served, by gRPC's reflection: nobody (off), "
+            "who reaches --admin_address (admin), or all clients (all)")
+      ->group("Addresses");
   app.add_flag("--insecure", s.allow_insecure_bind,
                "Allow a --host or --admin_address beyond loopback, without "
                "encryption")
       ->group("Addresses");
   AddTlsFlags(app, s.tls);
 
+  AddLogFlags(app, flags);
   AddIdentityFlags(app, s.identity);
   AddRegionFlags(app, s.regions);
   AddBytes(app, "--memory_limit", s.memory_limit_bytes,

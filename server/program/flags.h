@@ -8,6 +8,7 @@
 #include "CLI/CLI.hpp"
 #include "server/config/options.h"
 #include "server/program/devices.h"
+#include "server/telemetry/log_form.h"
 
 namespace attnd::server {
 
@@ -20,6 +21,7 @@ struct Flags {
   ServerOptions server;
   DeviceOptions devices;
   std::string port_file;
+  LogOptions log;
 };
 
 // Lets `app` read all of `flags`, which must outlive it.

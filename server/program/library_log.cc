@@ -31,7 +31,7 @@ State& Global() {
 
 struct Line {
   const char* library;
-  const char* severity;
+  LogLevel level;
   const char* file;
   int number;
   absl::string_view message;
@@ -41,21 +41,22 @@ struct Line {
 void Write(const Line& line) {
   State& state = Global();
   const char* slash = std::strrchr(line.file, '/');
-  const std::string text =
-      absl::StrCat(line.library, " ", line.severity, " ",
-                   slash == nullptr ? line.file : slash + 1, ":", line.number,
-                   ": ", line.message);
+  const LogLine text{
+      line.level,
+      absl::StrCat(line.library, ": ", line.message),
+      {{"library", line.library},
+       {"source", absl::StrCat(slash == nullptr ? line.file : slash + 1, ":",
+                               line.number)}}};
   if (line.aborts) {
     state.log->Write(text);
     state.log->Flush(kLastLine);
     return;
   }
-  const size_t bytes = kStampBytes + Printable(text).size();
   bool allowed = false;
   {
     MutexLock lock(state.mutex);
-    allowed =
-        state.limit.Allows({line.file, line.number}, bytes, MonotonicNow());
+    allowed = state.limit.Allows({line.file, line.number}, LineBytes(text),
+                                 MonotonicNow());
   }
   if (allowed) {
     state.log->Write(text, Log::Source::kLibrary);
@@ -64,18 +65,24 @@ void Write(const Line& line) {
   }
 }
 
+// GRPC_VERBOSITY has chosen what comes here, so nothing of it is of a lower
+// level than what is written by default.
+LogLevel LevelOf(gpr_log_severity severity) {
+  return severity == GPR_LOG_SEVERITY_ERROR ? LogLevel::kError
+                                            : LogLevel::kInfo;
+}
+
 void OnGrpcLine(gpr_log_func_args* args) {
-  Write({"gRPC", gpr_log_severity_string(args->severity), args->file,
-         args->line, args->message,
+  Write({"gRPC", LevelOf(args->severity), args->file, args->line, args->message,
          // GPR_ASSERT's.
          absl::StartsWith(args->message, "assertion failed")});
 }
 
 void OnProtobufLine(google::protobuf::LogLevel level, const char* file,
                     int line, const std::string& message) {
-  // As gRPC has them.
-  constexpr const char* kSeverities[] = {"I", "W", "E", "F"};
-  Write({"protobuf", kSeverities[level], file, line, message,
+  constexpr LogLevel kLevels[] = {LogLevel::kInfo, LogLevel::kWarning,
+                                  LogLevel::kError, LogLevel::kError};
+  Write({"protobuf", kLevels[level], file, line, message,
          level == google::protobuf::LOGLEVEL_FATAL});
 }
 

@@ -198,7 +198,8 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
                  std::string(valid.message()).c_str());
     return kBadFlags;
   }
-  absl::StatusOr<std::unique_ptr<Log>> started = Log::Start(STDERR_FILENO);
+  absl::StatusOr<std::unique_ptr<Log>> started =
+      Log::Start(STDERR_FILENO, flags.log);
   if (!started.ok()) {
     std::fprintf(stderr, "%s\n",
                  std::string(started.status().message()).c_str());
@@ -207,7 +208,12 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   Log& log = *started->release();  // for gRPC's threads, as long as they live
   SendLibraryLinesTo(log);
   flags.server.heap_in_use = HeapInUse;
-  flags.server.log = [&log](absl::string_view line) { log.Write(line); };
+  flags.server.log = [&log](const LogLine& line) { log.Write(line); };
+  flags.server.calls.level = flags.log.level;
+  flags.server.calls.write = [&log](const LogLine& line) {
+    log.Write(line, LogSource::kCall);
+  };
+  flags.server.log_stats = [&log] { return log.stats(); };
   int code = kFailed;
   try {
     code = Serve(flags, create, signals, log);

@@ -65,7 +65,7 @@ bool TakesDeviceMemory(const RegionOptions& options,
 
 absl::StatusOr<std::unique_ptr<Lessor>> Lessor::Start(
     const RegionOptions& options, std::vector<Backend*> devices,
-    std::function<void(absl::string_view line)> log) {
+    WriteLine log) {
   std::unique_ptr<Lessor> lessor(new Lessor(options, std::move(devices)));
   auto keeper = Keeper::Start();
   if (!keeper.ok()) return keeper.status();

@@ -9,15 +9,14 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "attn/v1/region.pb.h"
+#include "base/log_line.h"
 #include "kernels/backend.h"
 #include "server/region/keeper.h"
 #include "server/region/lease_limits.h"
@@ -47,7 +46,7 @@ class Lessor {
   // --region_memory: there is not so much, or no thread.
   static absl::StatusOr<std::unique_ptr<Lessor>> Start(
       const RegionOptions& options, std::vector<Backend*> devices,
-      std::function<void(absl::string_view line)> log);
+      WriteLine log);
   // No request refers to a region any more; what was given back is cleared.
   ~Lessor();
 

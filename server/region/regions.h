@@ -3,14 +3,13 @@
 
 // All that a server has to do with regions, from the socket to the memory.
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/log_line.h"
 #include "kernels/backend.h"
 #include "server/net/unix_socket.h"
 #include "server/region/lease_server.h"
@@ -29,7 +28,7 @@ class Regions {
     std::vector<Backend*> devices;  // as requests number them; they outlive it
     std::string server_instance_id;
     absl::Duration header_time;  // ServerOptions::header_time
-    std::function<void(absl::string_view line)> log;  // may be empty
+    WriteLine log;               // may be empty
   };
 
   // Takes and pins the memory, which may last some seconds, and leases it once

@@ -179,8 +179,9 @@ absl::Duration SlabPool::MakeSome() {
   making_ = {};
   if (!said_why_ && parts_.log) {
     parts_.log(
-        absl::StrCat("a region of ", wanted_.front().bytes,
-                     " bytes cannot be made for now: ", status.message()));
+        {LogLevel::kWarning,
+         absl::StrCat("a region of ", wanted_.front().bytes,
+                      " bytes cannot be made for now: ", status.message())});
   }
   said_why_ = true;
   // A smaller one may be possible.

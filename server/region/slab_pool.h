@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,8 +14,8 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/log_line.h"
 #include "base/mutex.h"
 #include "server/region/divide_regions.h"
 #include "server/region/keeper.h"
@@ -43,7 +42,7 @@ class SlabPool {
     std::vector<int> numa_nodes;     // slabs lie on these in turn; empty: any
     std::vector<Backend*> pinners;   // Slab::Spec
     std::shared_ptr<Keeper> keeper;  // stopped before the pool goes
-    std::function<void(absl::string_view line)> log;  // may be empty
+    WriteLine log;                   // may be empty
     // After pinning or unpinning a piece the keeper pauses for so many times as
     // long as that took, within these limits: far fewer than one request in a
     // hundred meets it at that, and where pinning is nothing, filling does not

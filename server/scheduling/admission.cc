@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/field_error.h"
+#include "server/scheduling/call_refusal.h"
 
 namespace attnd::server {
 namespace {
@@ -18,6 +19,10 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 int64_t SaturatingAdd(int64_t a, int64_t b) {
   return a > kMost - b ? kMost : a + b;
+}
+
+absl::Status TooLarge(absl::string_view why) {
+  return Refused(CallRefusal::kTooLarge, absl::InvalidArgumentError(why));
 }
 
 // What a request takes on one device.
@@ -79,9 +84,10 @@ absl::Status CheckFits(const Footprint& footprint, int64_t scratch_bytes,
       "), more than the ", whose, " of ", limit);
   // When it is the algorithm's own doing, say which field to change.
   if (bytes - scratch_bytes <= limit) {
-    return FieldError("options.algorithm", description);
+    return Refused(CallRefusal::kTooLarge,
+                   FieldError("options.algorithm", description));
   }
-  return absl::InvalidArgumentError(description);
+  return TooLarge(description);
 }
 
 // Clears the device's bit if it has not the memory, even when it is empty.
@@ -234,10 +240,10 @@ absl::StatusOr<Footprint> Measure(const Request& request,
 absl::Status CheckEverFits(const Footprint& footprint,
                            const SchedulerOptions& options) {
   if (footprint.flops > options.max_request_flops) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the request costs ", footprint.flops,
-                     " FLOPs, more than the limit of ",
-                     options.max_request_flops, " for one request"));
+    return TooLarge(absl::StrCat("the request costs ", footprint.flops,
+                                 " FLOPs, more than the limit of ",
+                                 options.max_request_flops,
+                                 " for one request"));
   }
   absl::Status fits =
       CheckFits(footprint, footprint.scratch_bytes, footprint.bytes(),
@@ -249,13 +255,13 @@ absl::Status CheckEverFits(const Footprint& footprint,
 absl::Status CheckEverAllowed(const Footprint& footprint,
                               const ClientQuota& quota) {
   if (quota.queue_flops > 0 && footprint.flops > quota.queue_flops) {
-    return absl::InvalidArgumentError(absl::StrCat(
+    return TooLarge(absl::StrCat(
         "the request costs ", footprint.flops, " FLOPs, more than the ",
         quota.queue_flops,
         " that the client may have in the queue (--max_client_queue_flops)"));
   }
   if (quota.queue_bytes > 0 && footprint.bytes() > quota.queue_bytes) {
-    return absl::InvalidArgumentError(
+    return TooLarge(
         absl::StrCat("the request takes ", footprint.bytes(),
                      " bytes, more than the ", quota.queue_bytes,
                      " that the client may hold (--max_client_queue_bytes)"));

@@ -82,7 +82,10 @@ void LaneRoster::Start(Entry& lane, const WorkQueue::Group& group,
 
 std::vector<WorkPtr> LaneRoster::Finish(Entry& lane, absl::Time now) {
   if (std::exchange(lane.large_, false)) --large_[lane.device_];
-  if (!lane.running_.empty()) rate_.Add(lane.cost_, now - lane.taken_);
+  if (!lane.running_.empty()) {
+    rate_.Add(lane.cost_, now - lane.taken_);
+    lane.busy_time_ += now - lane.taken_;
+  }
   lane.cost_ = 0;
   return std::exchange(lane.running_, {});
 }
@@ -111,6 +114,19 @@ void LaneRoster::ForEachLarge(
   for (const auto& lane : lanes_) {
     if (lane->large_) function(*lane);
   }
+}
+
+LaneStats LaneRoster::stats(int device, absl::Time now) const {
+  LaneStats stats;
+  for (const auto& lane : lanes_) {
+    if (lane->device_ != device) continue;
+    ++stats.lanes;
+    stats.busy_time += lane->busy_time_;
+    if (lane->running_.empty()) continue;
+    ++stats.busy;
+    stats.busy_time += now - lane->taken_;
+  }
+  return stats;
 }
 
 bool LaneRoster::TakeOutOfService(int device) {

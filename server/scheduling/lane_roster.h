@@ -24,6 +24,13 @@
 
 namespace attnd::server {
 
+// The lanes of one device.
+struct LaneStats {
+  int lanes = 0;
+  int busy = 0;              // have a group now
+  absl::Duration busy_time;  // of all of them, since the start
+};
+
 // Not thread-safe: one lock, its owner's, guards it, and lanes wait with that.
 class LaneRoster {
  public:
@@ -50,8 +57,9 @@ class LaneRoster {
     bool borrowed_ = false;
     bool large_ = false;  // what is running may be paused
     std::vector<WorkPtr> running_;
-    absl::Time taken_;  // when it began to run them
-    double cost_ = 0;   // of what is running
+    absl::Time taken_;          // when it began to run them
+    absl::Duration busy_time_;  // until it last ended a group
+    double cost_ = 0;           // of what is running
   };
 
   // Large requests of a device that may have begun and not ended, running or
@@ -99,6 +107,9 @@ class LaneRoster {
   void ForEachRunning(absl::FunctionRef<void(Work&)> function) const;
   // Calls function(lane) for those whose work may be paused.
   void ForEachLarge(absl::FunctionRef<void(const Entry&)> function) const;
+
+  // Of a device, and of what its lanes run now until `now`.
+  LaneStats stats(int device, absl::Time now) const;
 
   // Bit d: device d.
   uint64_t in_service() const { return in_service_; }

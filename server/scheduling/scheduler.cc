@@ -1,20 +1,25 @@
 #include "server/scheduling/scheduler.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
 #include "proto/wire/status.h"
+#include "server/scheduling/call_refusal.h"
 
 namespace attnd::server {
 namespace {
 
-constexpr absl::string_view kShuttingDown = "the server is shutting down";
 // Of the account, large requests leave one part in so many, and those are small
 // whose tensors take one in so many.
 constexpr int64_t kKeptForSmall = 8, kSmall = 64;
 constexpr absl::string_view kNoMemory = "no memory now";
 constexpr absl::string_view kClientBytes =
     "the client's limit of memory (--max_client_queue_bytes) is reached";
+
+absl::Status NoMemory() {
+  return Refused(CallRefusal::kMemory, absl::ResourceExhaustedError(kNoMemory));
+}
 
 }  // namespace
 
@@ -74,7 +79,7 @@ absl::StatusOr<Reservation> Scheduler::Admit(const Work& work) {
     MutexLock lock(mutex_);
     const absl::Time now = MonotonicNow();
     expired = queue_.TakeExpired(now);
-    if (draining_) status = absl::UnavailableError(kShuttingDown);
+    if (draining_) status = ShuttingDown();
     status.Update(
         CheckServes(reservation.footprint_.devices, work.deadline, now));
     if (status.ok()) status = MakeRoom(work.quota, reservation);
@@ -88,7 +93,9 @@ absl::StatusOr<Reservation> Scheduler::Admit(const Work& work) {
 absl::Status Scheduler::CheckServes(uint64_t devices, absl::Time deadline,
                                     absl::Time now) const {
   if ((devices & roster_.in_service()) == 0) {
-    return absl::UnavailableError("no device that can run this is in service");
+    return Refused(
+        CallRefusal::kNoDevice,
+        absl::UnavailableError("no device that can run this is in service"));
   }
   if (deadline <= now) {
     return absl::DeadlineExceededError(
@@ -103,13 +110,12 @@ absl::Status Scheduler::MakeRoom(const ClientQuota& quota,
   absl::Status room;
   if (quota.queue_bytes > 0 && account_->held_bytes(reservation.client_) >
                                    quota.queue_bytes - footprint.bytes()) {
-    ++refused_by_client_bytes_;
-    room = absl::ResourceExhaustedError(kClientBytes);
+    room = Refused(CallRefusal::kMaxClientQueueBytes,
+                   absl::ResourceExhaustedError(kClientBytes));
   }
   if (room.ok()) {
     room = queue_.TakePlace(reservation.client_, footprint.flops,
                             quota.queue_flops);
-    if (room.message() == WorkQueue::kClientFlops) ++refused_by_client_flops_;
   }
   if (room.ok()) {
     // The last of the memory is for small requests: they would wait for large
@@ -121,7 +127,7 @@ absl::Status Scheduler::MakeRoom(const ClientQuota& quota,
                             small ? 0 : limit / kKeptForSmall);
     if (reservation.charge_ == nullptr) {
       queue_.GiveUpPlace(reservation.client_, footprint.flops);
-      room = absl::ResourceExhaustedError(kNoMemory);
+      room = NoMemory();
     }
   }
   if (!room.ok()) return wire::WithRetryInfo(std::move(room), RetryDelay());
@@ -154,8 +160,7 @@ absl::StatusOr<PlacedInputs> Scheduler::PlaceInputs(
       devices_.NewBuffer(device, bytes);
   if (absl::IsResourceExhausted(buffer.status())) {
     MutexLock lock(mutex_);
-    return wire::WithRetryInfo(absl::ResourceExhaustedError(kNoMemory),
-                               RetryDelay());
+    return wire::WithRetryInfo(NoMemory(), RetryDelay());
   }
   if (!buffer.ok()) {
     // A lane that comes upon it takes the device out of service.
@@ -223,7 +228,7 @@ absl::Status Scheduler::Submit(Reservation reservation, const WorkPtr& work) {
 absl::Status Scheduler::Enqueue(Reservation& reservation, const WorkPtr& work) {
   const uint64_t devices = reservation.footprint_.devices & work->devices;
   const absl::Time now = MonotonicNow();
-  if (drained_) return absl::UnavailableError(kShuttingDown);
+  if (drained_) return ShuttingDown();
   absl::Status status = CheckServes(devices, work->deadline, now);
   if (!status.ok()) return status;
   if (work->cancel.cancelled()) return absl::CancelledError("cancelled");
@@ -322,7 +327,7 @@ void Scheduler::Drain(absl::Time deadline) {
                                work.cancel.Cancel();
                              });
   lock.Unlock();
-  CompleteAll(std::move(waited), absl::StatusCode::kUnavailable, kShuttingDown);
+  CompleteAll(std::move(waited), ShuttingDown());
   lock.Lock();
   all_done_.Wait(lock, all_done);
 }
@@ -334,12 +339,14 @@ SchedulerStats Scheduler::stats() const {
   MutexLock lock(mutex_);
   stats.queued_requests = queue_.requests();
   stats.queued_flops = queue_.flops();
+  const absl::Time now = MonotonicNow();
+  stats.queued_longest = std::max(absl::ZeroDuration(), now - queue_.oldest());
   stats.running_requests = in_flight_ - queue_.requests();
-  stats.refused_by_client_bytes = refused_by_client_bytes_;
-  stats.refused_by_client_flops = refused_by_client_flops_;
+  stats.draining = draining_;
   for (int device = 0; device < devices_.size(); ++device) {
     stats.device_in_service.push_back((roster_.in_service() >> device & 1) !=
                                       0);
+    stats.lanes.push_back(roster_.stats(device, now));
   }
   return stats;
 }
@@ -468,13 +475,15 @@ void Scheduler::DeviceFault(int lane, const absl::Status& status) {
     MutexLock lock(fault_mutex_);
     if (on_device_fault_) on_device_fault_(device, status);
   }
-  CompleteAll(std::move(unservable), absl::StatusCode::kUnavailable,
-              "no device that can run this is left");
+  CompleteAll(
+      std::move(unservable),
+      Refused(CallRefusal::kNoDevice,
+              absl::UnavailableError("no device that can run this is left")));
 }
 
 absl::Status Scheduler::CancelledStatus(const Work& work) const {
   if (drained_ids_.contains(work.id)) {
-    return absl::UnavailableError(kShuttingDown);
+    return ShuttingDown();
   }
   if (work.deadline <= MonotonicNow()) {
     return absl::DeadlineExceededError("past the deadline");
@@ -486,17 +495,18 @@ absl::Duration Scheduler::RetryDelay() const {
   return roster_.RetryDelay(queue_.cost());
 }
 
-void Scheduler::CompleteAll(std::vector<Waiting> all, absl::StatusCode code,
-                            absl::string_view message) {
+void Scheduler::CompleteAll(std::vector<Waiting> all,
+                            const absl::Status& status) {
   for (Waiting& waiting : all) {
     if (waiting.run != nullptr) Abandon(std::move(waiting.run));
-    Complete(std::move(waiting.work), absl::Status(code, message));
+    Complete(std::move(waiting.work), status);
   }
 }
 
 void Scheduler::CompleteExpired(std::vector<Waiting> all) {
-  CompleteAll(std::move(all), absl::StatusCode::kDeadlineExceeded,
-              "past the deadline in the queue");
+  if (all.empty()) return;
+  CompleteAll(std::move(all),
+              absl::DeadlineExceededError("past the deadline in the queue"));
 }
 
 }  // namespace attnd::server

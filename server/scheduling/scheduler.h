@@ -43,12 +43,14 @@ struct PlacedInputs {
 struct SchedulerStats {
   int64_t queued_requests = 0;  // with those that were paused
   double queued_flops = 0;
+  absl::Duration queued_longest;  // of those that have not begun; 0: none waits
   int64_t running_requests = 0;
   int64_t account_bytes = 0;
   int64_t account_limit_bytes = 0;
-  // Refused since the start, as their clients had what a client may have.
-  int64_t refused_by_client_bytes = 0, refused_by_client_flops = 0;
-  std::vector<bool> device_in_service;  // by device
+  // By device.
+  std::vector<bool> device_in_service;
+  std::vector<LaneStats> lanes;
+  bool draining = false;
 };
 
 // Thread-safe: one lock over what waits (WorkQueue) and what runs (LaneRoster).
@@ -168,8 +170,8 @@ class Scheduler final : private LaneFeeder {
   absl::Duration RetryDelay() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // What has been taken from the queue.
-  void CompleteAll(std::vector<Waiting> all, absl::StatusCode code,
-                   absl::string_view message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CompleteAll(std::vector<Waiting> all, const absl::Status& status)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void CompleteExpired(std::vector<Waiting> all) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const SchedulerOptions options_;
@@ -192,8 +194,6 @@ class Scheduler final : private LaneFeeder {
   // Submitted, and its `done` has not returned.
   int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t reserved_ ABSL_GUARDED_BY(mutex_) = 0;  // admitted, not submitted
-  int64_t refused_by_client_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t refused_by_client_flops_ ABSL_GUARDED_BY(mutex_) = 0;
   Condition all_done_;  // none is in flight or reserved
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
   bool drained_ ABSL_GUARDED_BY(mutex_) = false;  // the deadline has passed

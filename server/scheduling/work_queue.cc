@@ -1,6 +1,9 @@
 #include "server/scheduling/work_queue.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "server/scheduling/call_refusal.h"
 
 namespace attnd::server {
 namespace {
@@ -27,15 +30,18 @@ WorkQueue::WorkQueue(const SchedulerOptions& options)
 absl::Status WorkQueue::TakePlace(const std::string& client, double flops,
                                   double most_flops) {
   if (most_flops > 0 && flops_shares_.Of(client) + flops > most_flops) {
-    return absl::ResourceExhaustedError(kClientFlops);
+    return Refused(CallRefusal::kMaxClientQueueFlops,
+                   absl::ResourceExhaustedError(kClientFlops));
   }
   if (policy_.requests() + places_ >= max_requests_ ||
       !request_shares_.MayAdd(client)) {
-    return absl::ResourceExhaustedError("too many requests wait");
+    return Refused(CallRefusal::kQueueFull,
+                   absl::ResourceExhaustedError("too many requests wait"));
   }
   if (policy_.flops() + place_flops_ + flops > max_flops_ ||
       !flops_shares_.MayAdd(client)) {
-    return absl::ResourceExhaustedError("too much work waits");
+    return Refused(CallRefusal::kQueueFlops,
+                   absl::ResourceExhaustedError("too much work waits"));
   }
   request_shares_.Add(client, 1);
   flops_shares_.Add(client, flops);
@@ -119,6 +125,16 @@ std::vector<Waiting> WorkQueue::TakeExpired(absl::Time now) {
 
 std::vector<Waiting> WorkQueue::TakeUnservable(uint64_t devices) {
   return ExtractAll(policy_.TakeUnservable(devices));
+}
+
+absl::Time WorkQueue::oldest() const {
+  absl::Time oldest = absl::InfiniteFuture();
+  for (const auto& [id, waiting] : waiting_) {
+    if (waiting.run == nullptr) {
+      oldest = std::min(oldest, waiting.work->admitted);
+    }
+  }
+  return oldest;
 }
 
 Kind WorkQueue::KindOf(const Footprint& footprint, uint64_t devices) const {

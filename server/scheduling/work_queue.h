@@ -76,6 +76,9 @@ class WorkQueue {
   Kind KindOf(const Footprint& footprint, uint64_t devices) const;
   int64_t requests() const { return policy_.requests(); }
   double flops() const { return policy_.flops(); }
+  // When the one that has waited longest came, of those that have not begun;
+  // the infinite future: there is none. Takes time for each that waits.
+  absl::Time oldest() const;
   // What it costs to run all of it, more than 0 even when it is empty.
   double cost() const { return policy_.Cost(policy_.flops()); }
 

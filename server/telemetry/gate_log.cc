@@ -1,19 +1,20 @@
 #include "server/telemetry/gate_log.h"
 
-#include <string>
-
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "server/telemetry/log.h"
+#include "server/telemetry/log_form.h"
 
 namespace attnd::server {
 
 void GateLog::WasCut(const Cut& cut, const Origin& origin) {
   MutexLock lock(mutex_);
   ++stats_.cut[cut.why.code];
-  Write(absl::StrCat("ended a connection of ", ToString(origin), ": ",
-                     cut.why.what, ", after ", cut.frames, " frames and ",
-                     cut.bytes, " bytes"),
+  Write({LogLevel::kWarning,
+         absl::StrCat("ended a connection of ", ToString(origin), ": ",
+                      cut.why.what),
+         {{"client", ToString(origin)},
+          {"frames", cut.frames},
+          {"bytes", cut.bytes}}},
         {__FILE__, __LINE__});
 }
 
@@ -25,21 +26,25 @@ void GateLog::HandshakeDone() {
 void GateLog::HandshakeFailed(absl::string_view why, const Origin& origin) {
   MutexLock lock(mutex_);
   ++stats_.tls_handshakes_failed;
-  Write(absl::StrCat("no TLS with ", ToString(origin), ": ", why),
+  Write({LogLevel::kWarning,
+         absl::StrCat("no TLS with ", ToString(origin), ": ", why),
+         {{"client", ToString(origin)}}},
         {__FILE__, __LINE__});
 }
 
 void GateLog::Renewed(const absl::Status& renewed, int ended) {
   MutexLock lock(mutex_);
   if (!renewed.ok()) {
-    Write(absl::StrCat("not renewed, what was good stays: ", renewed.message()),
+    Write({LogLevel::kError, absl::StrCat("not renewed, what was good stays: ",
+                                          renewed.message())},
           {__FILE__, __LINE__});
     return;
   }
   ++stats_.tls_renewals;
   stats_.tls_peers_ended += ended;
-  Write(absl::StrCat("renewed what TLS needs; ended ", ended,
-                     " connections of clients that are not known any more"),
+  Write({LogLevel::kInfo,
+         absl::StrCat("renewed what TLS needs; ended ", ended,
+                      " connections of clients that are not known any more")},
         {__FILE__, __LINE__});
 }
 
@@ -47,9 +52,16 @@ void GateLog::PeersExpired(int ended) {
   if (ended == 0) return;
   MutexLock lock(mutex_);
   stats_.tls_peers_ended += ended;
-  Write(absl::StrCat("ended ", ended, " connections of clients whose ",
-                     "certificates have expired"),
+  Write({LogLevel::kInfo,
+         absl::StrCat("ended ", ended, " connections of clients whose ",
+                      "certificates have expired")},
         {__FILE__, __LINE__});
+}
+
+void GateLog::TlsIs(bool files_good, absl::Time certificate_end) {
+  MutexLock lock(mutex_);
+  stats_.tls_files_good = files_good;
+  stats_.certificate_end = certificate_end;
 }
 
 GateStats GateLog::stats() const {
@@ -62,15 +74,15 @@ void GateLog::Close() {
   write_ = nullptr;
 }
 
-void GateLog::Write(absl::string_view line, LineLimit::Place place) {
+void GateLog::Write(LogLine line, LineLimit::Place place) {
   if (!write_) return;
-  std::string text(line);
   if (left_out_ > 0) {
-    absl::StrAppend(&text, " (", left_out_, " lines like it are left out)");
+    absl::StrAppend(&line.message, " (", left_out_,
+                    " lines like it are left out)");
   }
-  if (limit_.Allows(place, kStampBytes + text.size(), MonotonicNow())) {
+  if (limit_.Allows(place, LineBytes(line), MonotonicNow())) {
     left_out_ = 0;
-    write_(text);
+    write_(line);
   } else {
     ++left_out_;
   }

@@ -4,11 +4,13 @@
 // What is counted and logged of connections on their way to gRPC.
 
 #include <cstdint>
-#include <functional>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/log_line.h"
 #include "base/mutex.h"
 #include "server/net/gate_stats.h"
 #include "server/net/guarded_connection.h"
@@ -22,8 +24,7 @@ namespace attnd::server {
 class GateLog {
  public:
   // `write` gets the lines; empty: nobody does.
-  explicit GateLog(std::function<void(absl::string_view line)> write)
-      : write_(std::move(write)) {}
+  explicit GateLog(WriteLine write) : write_(std::move(write)) {}
 
   void WasCut(const Cut& cut, const Origin& origin);
   void HandshakeDone();
@@ -32,17 +33,19 @@ class GateLog {
   // ended for it.
   void Renewed(const absl::Status& renewed, int ended);
   void PeersExpired(int ended);
+  // What TLS goes by now; see GateStats.
+  void TlsIs(bool files_good, absl::Time certificate_end);
 
   GateStats stats() const;
   // Nothing is written from now on; connections may outlive who reads it.
   void Close();
 
  private:
-  void Write(absl::string_view line, LineLimit::Place place)
+  void Write(LogLine line, LineLimit::Place place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
-  std::function<void(absl::string_view line)> write_ ABSL_GUARDED_BY(mutex_);
+  WriteLine write_ ABSL_GUARDED_BY(mutex_);
   GateStats stats_ ABSL_GUARDED_BY(mutex_);
   LineLimit limit_ ABSL_GUARDED_BY(mutex_);
   int64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;

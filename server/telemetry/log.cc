@@ -5,31 +5,47 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <deque>
+#include <iterator>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "base/mutex.h"
-#include "base/printable.h"
+#include "server/telemetry/log_form.h"
+#include "spdlog/details/log_msg.h"
+#include "spdlog/logger.h"
+#include "spdlog/pattern_formatter.h"
+#include "spdlog/sinks/sink.h"
 
 namespace attnd::server {
 namespace {
 
-constexpr int kSources = 2;
+constexpr absl::string_view kLeftOut[] = {" lines left out",
+                                          " lines of libraries left out",
+                                          " lines of calls left out"};
+static_assert(std::size(kLeftOut) == kLogSources);
+
 // How often the log says that lines were left out.
 constexpr absl::Duration kTellEvery = absl::Seconds(1);
 
-std::string Stamped(absl::string_view line) {
-  return absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ ", absl::Now(),
-                                       absl::UTCTimeZone()),
-                      Printable(line), "\n");
+spdlog::level::level_enum SpdlogLevel(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      break;
+  }
+  return spdlog::level::err;
 }
 
 // False: nobody will ever read it, or its disk is full.
@@ -51,26 +67,32 @@ bool WriteAll(int fd, absl::string_view bytes) {
 
 }  // namespace
 
-std::string Printable(absl::string_view text) {
-  return attnd::Printable(
-      text, {.escape_backslash = true, .max_bytes = kMaxLineBytes});
-}
-
 // What the log and its thread share.
 class Log::Writer {
  public:
-  explicit Writer(int fd) : fd_(fd) {}
+  Writer(int fd, LogOptions::Format format)
+      : fd_(fd),
+        format_(format),
+        form_(LinePattern(format), spdlog::pattern_time_type::utc) {}
   ~Writer() { close(fd_); }
 
-  void Add(Source source, std::string line) {
+  void Add(Source source, const spdlog::details::log_msg& message) {
     MutexLock lock(mutex_);
     if (TellIsDue()) Tell();
-    Queue(source, std::move(line));
+    Queue(source, message);
   }
 
   void LeftOut(Source source, int64_t lines) {
     MutexLock lock(mutex_);
     CountLeftOut(source, lines);
+    Of(source).ever.by_owner += lines;
+  }
+
+  LogStats stats() const {
+    MutexLock lock(mutex_);
+    LogStats lines;
+    for (int i = 0; i < kLogSources; ++i) lines[i] = states_[i].ever;
+    return lines;
   }
 
   bool Flush(absl::Duration limit) {
@@ -118,7 +140,7 @@ class Log::Writer {
       const bool written = WriteAll(fd_, line);
       lock.Lock();
       writing_ = false;
-      if (!written) CountLeftOut(source, 1);
+      if (!written) CountUnread(source);
     }
   }
 
@@ -126,17 +148,21 @@ class Log::Writer {
   struct State {
     size_t queued_bytes = 0;
     int64_t left_out = 0;  // and not yet told of
+    LeftOutLines ever;
   };
 
   State& Of(Source source) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return states_[static_cast<size_t>(source)];
   }
 
-  void Queue(Source source, std::string line)
+  void Queue(Source source, const spdlog::details::log_msg& message)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    spdlog::memory_buf_t formed;
+    form_.format(message, formed);
+    std::string line(formed.data(), formed.size());
     State& state = Of(source);
     if (state.queued_bytes + line.size() > kQueueBytes) {
-      return CountLeftOut(source, 1);
+      return CountUnread(source);
     }
     state.queued_bytes += line.size();
     lines_.emplace_back(source, std::move(line));
@@ -149,57 +175,97 @@ class Log::Writer {
     if (!AnyLeftOut()) changed_.NotifyAll();
     Of(source).left_out += lines;
   }
+  void CountUnread(Source source) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    CountLeftOut(source, 1);
+    ++Of(source).ever.by_reader;
+  }
 
   bool AnyLeftOut() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return states_[0].left_out > 0 || states_[1].left_out > 0;
+    return std::any_of(states_.begin(), states_.end(),
+                       [](const State& state) { return state.left_out > 0; });
   }
   bool TellIsDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return AnyLeftOut() && tell_at_ <= MonotonicNow();
   }
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     tell_at_ = MonotonicNow() + kTellEvery;
-    for (const Source source : {Source::kServer, Source::kLibrary}) {
-      const int64_t lines = std::exchange(Of(source).left_out, 0);
-      if (lines == 0) continue;
-      Queue(source,
-            Stamped(absl::StrCat(
-                lines,
-                source == Source::kLibrary ? " lines of libraries" : " lines",
-                " left out")));
-      // A full queue left this out as well.
-      if (Of(source).left_out > 0) Of(source).left_out = lines;
+    for (int i = 0; i < kLogSources; ++i) {
+      State& state = states_[i];
+      const State before = state;
+      if (before.left_out == 0) continue;
+      state.left_out = 0;
+      const std::string text = LineText(
+          {LogLevel::kWarning, absl::StrCat(before.left_out, kLeftOut[i])},
+          format_);
+      Queue(static_cast<Source>(i), {"", spdlog::level::warn, text});
+      // A full queue left this out as well, which is no line of its source.
+      if (state.left_out == 0) continue;
+      state.left_out = before.left_out;
+      state.ever = before.ever;
     }
   }
 
   const int fd_;  // -1: none
-  Mutex mutex_;
+  const LogOptions::Format format_;
+  mutable Mutex mutex_;
+  spdlog::pattern_formatter form_ ABSL_GUARDED_BY(mutex_);
   Condition changed_;
   std::deque<std::pair<Source, std::string>> lines_ ABSL_GUARDED_BY(mutex_);
-  std::array<State, kSources> states_ ABSL_GUARDED_BY(mutex_);
+  std::array<State, kLogSources> states_ ABSL_GUARDED_BY(mutex_);
   absl::Time tell_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-absl::StatusOr<std::unique_ptr<Log>> Log::Start(int fd) {
-  auto writer = std::make_shared<Writer>(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+// Where a logger's lines go.
+class Log::Sink final : public spdlog::sinks::sink {
+ public:
+  Sink(std::shared_ptr<Writer> writer, Source source)
+      : writer_(std::move(writer)), source_(source) {}
+
+  void log(const spdlog::details::log_msg& message) override {
+    writer_->Add(source_, message);
+  }
+  void flush() override {}
+  // The form is the log's, and the same for all.
+  void set_pattern(const std::string&) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
+
+ private:
+  const std::shared_ptr<Writer> writer_;
+  const Source source_;
+};
+
+absl::StatusOr<std::unique_ptr<Log>> Log::Start(int fd, LogOptions options) {
+  auto writer =
+      std::make_shared<Writer>(fcntl(fd, F_DUPFD_CLOEXEC, 3), options.format);
   try {
     std::thread([writer] { writer->Run(); }).detach();
   } catch (const std::system_error&) {
     return absl::ResourceExhaustedError("cannot start a thread for the log");
   }
-  return std::unique_ptr<Log>(new Log(std::move(writer)));
+  return std::unique_ptr<Log>(new Log(std::move(writer), options));
 }
 
-Log::Log(std::shared_ptr<Writer> writer) : writer_(std::move(writer)) {}
+Log::Log(std::shared_ptr<Writer> writer, LogOptions options)
+    : options_(options), writer_(std::move(writer)) {
+  for (int i = 0; i < kLogSources; ++i) {
+    loggers_[i] = std::make_unique<spdlog::logger>(
+        "", std::make_shared<Sink>(writer_, static_cast<Source>(i)));
+    loggers_[i]->set_level(SpdlogLevel(options.level));
+  }
+}
 Log::~Log() { writer_->Stop(); }
 
-void Log::Write(absl::string_view line, Source source) {
-  writer_->Add(source, Stamped(line));
+void Log::Write(const LogLine& line, Source source) {
+  if (line.level < options_.level) return;
+  loggers_[static_cast<size_t>(source)]->log(SpdlogLevel(line.level),
+                                             LineText(line, options_.format));
 }
 void Log::LeftOut(Source source, int64_t lines) {
   writer_->LeftOut(source, lines);
 }
+LogStats Log::stats() const { return writer_->stats(); }
 bool Log::Flush(absl::Duration limit) { return writer_->Flush(limit); }
 
 }  // namespace attnd::server

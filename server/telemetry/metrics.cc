@@ -1,9 +1,9 @@
 #include "server/telemetry/metrics.h"
 
-#include <iterator>
 #include <utility>
 
-#include "server/config/version.h"
+#include "server/telemetry/process_families.h"
+#include "server/telemetry/server_families.h"
 
 namespace attnd::server {
 namespace {
@@ -11,30 +11,9 @@ namespace {
 using prometheus::BuildCounter;
 using prometheus::BuildHistogram;
 using prometheus::Histogram;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
 
-constexpr const char* kMethodNames[] = {"Forward", "Backward", "GetServerInfo",
-                                        "Exchange"};
 constexpr const char* kPhaseNames[] = {"queue", "upload", "compute",
                                        "download"};
-// By Refusal; the first two are the flags'.
-constexpr const char* kRefusalNames[] = {
-    "max_connections", "max_connections_per_client", "descriptors"};
-static_assert(std::size(kRefusalNames) == kRefusals);
-// By CallRefusal, and then what the scheduler counts; the limits are the
-// flags'.
-constexpr const char* kCallRefusalNames[] = {
-    "no_identity", "token", "max_client_rate", "max_client_queue_bytes",
-    "max_client_queue_flops"};
-static_assert(std::size(kCallRefusalNames) == kCallRefusals + 2);
-// By RegionRefusal.
-constexpr const char* kRegionRefusalNames[] = {
-    "request",         "user",   "connections",
-    "descriptors",     "memory", "limit_of_user",
-    "rate_of_imports", "device", "draining"};
-static_assert(std::size(kRegionRefusalNames) == kRegionRefusals);
-
 // 10 us to 50 s, three a decade.
 Histogram::BucketBoundaries Seconds() {
   constexpr double kDecades[] = {1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1, 10};
@@ -49,45 +28,10 @@ Histogram::BucketBoundaries Sizes() {
   return {1, 2, 4, 8, 16, 32, 64, 128, 256};
 }
 
-MetricFamily Gauge(const char* name, const char* help, double value) {
-  MetricFamily family{name, help, MetricType::Gauge, {}};
-  family.metric.emplace_back().gauge.value = value;
-  return family;
-}
-
-// What has been counted elsewhere.
-MetricFamily Count(const char* name, const char* help, double value) {
-  MetricFamily family{name, help, MetricType::Counter, {}};
-  family.metric.emplace_back().counter.value = value;
-  return family;
-}
-
-constexpr std::pair<http2::ErrorCode, const char*> kCutCodes[] = {
-    {http2::ErrorCode::kProtocolError, "protocol_error"},
-    {http2::ErrorCode::kFlowControlError, "flow_control_error"},
-    {http2::ErrorCode::kSettingsTimeout, "settings_timeout"},
-    {http2::ErrorCode::kStreamClosed, "stream_closed"},
-    {http2::ErrorCode::kFrameSizeError, "frame_size_error"},
-    {http2::ErrorCode::kCompressionError, "compression_error"},
-    {http2::ErrorCode::kEnhanceYourCalm, "enhance_your_calm"},
-};
-
 }  // namespace
 
-Metrics::Metrics(std::vector<std::string> devices,
-                 std::function<SchedulerStats()> stats,
-                 std::function<UploadStats()> uploads,
-                 std::function<ConnectionStats()> connections,
-                 std::function<RegionStats()> regions,
-                 std::function<CallerStats()> callers,
-                 std::function<GateStats()> gate)
-    : devices_(std::move(devices)),
-      stats_(std::move(stats)),
-      uploads_(std::move(uploads)),
-      connections_(std::move(connections)),
-      regions_(std::move(regions)),
-      callers_(std::move(callers)),
-      gate_(std::move(gate)) {
+Metrics::Metrics(ServerFacts facts, std::function<ServerStats()> stats)
+    : facts_(std::move(facts)), stats_(std::move(stats)) {
   auto& calls =
       BuildCounter()
           .Name("attnd_requests_total")
@@ -120,8 +64,14 @@ Metrics::Metrics(std::vector<std::string> devices,
                          .Help("Requests in the group that a request ran in")
                          .Register(registry_)
                          .Add({}, Sizes());
+  slow_calls_ = &BuildCounter()
+                     .Name("attnd_slow_calls_total")
+                     .Help("Calls that took longer than --slow_time")
+                     .Register(registry_)
+                     .Add({});
   for (int i = 0; i < kMethods; ++i) {
-    const prometheus::Labels method = {{"method", kMethodNames[i]}};
+    const prometheus::Labels method = {
+        {"method", NameOf(static_cast<Method>(i))}};
     PerMethod& m = methods_[i];
     for (int code = 0; code < kCodes; ++code) {
       prometheus::Labels labels = method;
@@ -146,189 +96,65 @@ Metrics::Metrics(std::vector<std::string> devices,
   }
 }
 
-void Metrics::CallEnded(Method method, absl::StatusCode code,
-                        absl::Duration total, int64_t received_bytes,
-                        int64_t sent_bytes) {
-  PerMethod& m = methods_[static_cast<int>(method)];
-  const int index = static_cast<int>(code);
+void Metrics::CallEnded(const CallRecord& call, bool is_slow) {
+  PerMethod& m = methods_[static_cast<int>(call.method)];
+  const int index = static_cast<int>(call.code);
   m.calls[index >= 0 && index < kCodes
               ? index
               : static_cast<int>(absl::StatusCode::kUnknown)]
       ->Increment();
-  m.duration->Observe(absl::ToDoubleSeconds(total));
-  m.received->Increment(static_cast<double>(received_bytes));
-  m.sent->Increment(static_cast<double>(sent_bytes));
+  m.duration->Observe(absl::ToDoubleSeconds(call.total));
+  m.received->Increment(static_cast<double>(call.received_bytes));
+  m.sent->Increment(static_cast<double>(call.sent_bytes));
+  if (is_slow) slow_calls_->Increment();
+  if (call.run.has_value()) CountRun(*call.run);
+  if (const auto why = RefusalOf(call.status); why.has_value()) {
+    ++refused_[static_cast<size_t>(*why)];
+  }
 }
 
-void Metrics::WorkDone(Method method, const Phases& phases, int batch_requests,
-                       double flops) {
+void Metrics::CountRun(const RunRecord& run) {
+  const Method method =
+      run.op == Op::kForward ? Method::kForward : Method::kBackward;
   PerMethod& m = methods_[static_cast<int>(method)];
-  const absl::Duration times[kPhases] = {phases.queue, phases.upload,
-                                         phases.compute, phases.download};
+  const absl::Duration times[kPhases] = {run.phases.queue, run.phases.upload,
+                                         run.phases.compute,
+                                         run.phases.download};
   for (int i = 0; i < kPhases; ++i) {
     m.phases[i]->Observe(absl::ToDoubleSeconds(times[i]));
   }
-  m.flops->Increment(flops);
-  batch_requests_->Observe(batch_requests);
+  m.flops->Increment(run.flops);
+  batch_requests_->Observe(run.batch_requests);
 }
 
-std::vector<MetricFamily> Metrics::Collect() const {
-  std::vector<MetricFamily> families = registry_.Collect();
-  AddGauges(families);
-  AddConnections(families);
-  AddRefusedCalls(families);
-  AddGate(families);
-  AddRegions(families);
-  return families;
+std::array<int64_t, kCallRefusals> Metrics::RefusedCalls(
+    const CallerStats& callers) const {
+  std::array<int64_t, kCallRefusals> refused;
+  for (int i = 0; i < kCallRefusals; ++i) refused[i] = refused_[i];
+  // What is not in these calls' status.
+  refused[static_cast<size_t>(CallRefusal::kNoIdentity)] = callers.no_identity;
+  refused[static_cast<size_t>(CallRefusal::kToken)] = callers.token;
+  return refused;
 }
 
-void Metrics::AddGauges(std::vector<MetricFamily>& to) const {
-  const SchedulerStats stats = stats_();
-  to.push_back(Gauge("attnd_queue_requests", "Requests that wait for a device",
-                     stats.queued_requests));
-  to.push_back(Gauge("attnd_queue_floating_point_operations",
-                     "Floating-point operations that wait for a device",
-                     stats.queued_flops));
-  to.push_back(Gauge("attnd_running_requests", "Requests on a device now",
-                     stats.running_requests));
-  to.push_back(Gauge("attnd_account_bytes",
-                     "Memory that admitted requests hold",
-                     stats.account_bytes));
-  to.push_back(Gauge("attnd_account_limit_bytes",
-                     "The most that attnd_account_bytes may reach",
-                     stats.account_limit_bytes));
-  const UploadStats uploads = uploads_();
-  to.push_back(Gauge("attnd_upload_bytes",
-                     "Memory kept for request messages on their way",
-                     uploads.reserved_bytes));
-  to.push_back(Gauge("attnd_uploads_waiting",
-                     "Request messages that wait to be read", uploads.waiting));
-  to.push_back(Count("attnd_uploads_refused_total",
-                     "Calls refused before their message was read, or while "
-                     "it was, as there was no memory",
-                     static_cast<double>(uploads.refused)));
-  MetricFamily in_service{"attnd_device_in_service",
-                          "1 while the device takes work, 0 after a fault",
-                          MetricType::Gauge,
-                          {}};
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    auto& metric = in_service.metric.emplace_back();
-    metric.label.push_back({"device", devices_[i]});
-    metric.gauge.value =
-        i < stats.device_in_service.size() && stats.device_in_service[i];
+std::vector<prometheus::MetricFamily> Metrics::Collect() const {
+  const ServerStats stats = stats_();
+  Families families;
+  AddServerFamilies(facts_, stats, families);
+  AddProcessFamilies(families);
+  families.Begin("attnd_refused_calls_total",
+                 "Calls that the server did not take, by why",
+                 prometheus::MetricType::Counter);
+  const auto refused = RefusedCalls(stats.callers);
+  for (int i = 0; i < kCallRefusals; ++i) {
+    families.Add({{"reason", NameOf(static_cast<CallRefusal>(i))}},
+                 static_cast<double>(refused[i]));
   }
-  to.push_back(std::move(in_service));
-  MetricFamily build = Gauge("attnd_build_info", "Always 1", 1);
-  build.metric[0].label.push_back({"version", kVersion});
-  to.push_back(std::move(build));
-}
-
-void Metrics::AddConnections(std::vector<MetricFamily>& to) const {
-  const ConnectionStats stats = connections_();
-  to.push_back(
-      Gauge("attnd_connections", "Connections that are open", stats.open));
-  to.push_back(Count("attnd_accepted_connections_total",
-                     "Connections that were taken in",
-                     static_cast<double>(stats.accepted)));
-  MetricFamily refused{"attnd_refused_connections_total",
-                       "Connections that were closed as they came, by why",
-                       MetricType::Counter,
-                       {}};
-  for (int i = 0; i < kRefusals; ++i) {
-    auto& metric = refused.metric.emplace_back();
-    metric.label.push_back({"reason", kRefusalNames[i]});
-    metric.counter.value = static_cast<double>(stats.refused[i]);
+  std::vector<prometheus::MetricFamily> all = registry_.Collect();
+  for (prometheus::MetricFamily& family : families.Take()) {
+    all.push_back(std::move(family));
   }
-  to.push_back(std::move(refused));
-}
-
-void Metrics::AddRefusedCalls(std::vector<MetricFamily>& to) const {
-  const CallerStats callers = callers_();
-  const SchedulerStats scheduler = stats_();
-  std::vector<int64_t> counts(callers.refused.begin(), callers.refused.end());
-  counts.push_back(scheduler.refused_by_client_bytes);
-  counts.push_back(scheduler.refused_by_client_flops);
-  MetricFamily refused{"attnd_refused_calls_total",
-                       "Calls of clients that may not call, or that have what "
-                       "a client may have, by why",
-                       MetricType::Counter,
-                       {}};
-  for (size_t i = 0; i < counts.size(); ++i) {
-    auto& metric = refused.metric.emplace_back();
-    metric.label.push_back({"reason", kCallRefusalNames[i]});
-    metric.counter.value = static_cast<double>(counts[i]);
-  }
-  to.push_back(std::move(refused));
-}
-
-void Metrics::AddGate(std::vector<MetricFamily>& to) const {
-  const GateStats stats = gate_();
-  MetricFamily cut{"attnd_cut_connections_total",
-                   "Connections that broke HTTP/2's rules or flooded, by the "
-                   "error that they were told",
-                   MetricType::Counter,
-                   {}};
-  for (const auto& [code, name] : kCutCodes) {
-    auto& metric = cut.metric.emplace_back();
-    metric.label.push_back({"code", name});
-    const auto at = stats.cut.find(code);
-    metric.counter.value =
-        at == stats.cut.end() ? 0 : static_cast<double>(at->second);
-  }
-  to.push_back(std::move(cut));
-  to.push_back(Count("attnd_tls_handshakes_total",
-                     "TLS handshakes that were done",
-                     static_cast<double>(stats.tls_handshakes)));
-  to.push_back(Count("attnd_tls_handshakes_failed_total",
-                     "TLS handshakes that failed or took too long",
-                     static_cast<double>(stats.tls_handshakes_failed)));
-  to.push_back(Count("attnd_tls_renewals_total",
-                     "Times that the certificate, its key or the roots of "
-                     "clients were renewed",
-                     static_cast<double>(stats.tls_renewals)));
-  to.push_back(Count("attnd_tls_ended_connections_total",
-                     "Connections of clients whose certificates have expired, "
-                     "or are not known since a renewal",
-                     static_cast<double>(stats.tls_peers_ended)));
-}
-
-void Metrics::AddRegions(std::vector<MetricFamily>& to) const {
-  const RegionStats stats = regions_();
-  to.push_back(Gauge("attnd_region_connections",
-                     "Connections to the region socket", stats.connections));
-  to.push_back(Gauge("attnd_region_leases",
-                     "Regions of host memory whose memory is not back yet",
-                     static_cast<double>(stats.leases)));
-  to.push_back(Gauge("attnd_region_leased_bytes",
-                     "Memory of attnd_region_leases",
-                     static_cast<double>(stats.leased_bytes)));
-  to.push_back(Gauge("attnd_region_free_bytes",
-                     "Host memory in regions that can be leased now",
-                     static_cast<double>(stats.free_bytes)));
-  to.push_back(Gauge("attnd_region_imports",
-                     "Regions of clients' memory on GPUs",
-                     static_cast<double>(stats.imports)));
-  to.push_back(Gauge("attnd_region_imported_bytes",
-                     "Memory of attnd_region_imports",
-                     static_cast<double>(stats.imported_bytes)));
-  to.push_back(Count("attnd_region_slabs_replaced_total",
-                     "Regions of host memory made for those given back",
-                     static_cast<double>(stats.replaced)));
-  to.push_back(Count("attnd_region_pinned_pieces_total",
-                     "Pieces of host memory that were pinned for regions, at "
-                     "the start or for those given back",
-                     static_cast<double>(stats.pinned_pieces)));
-  MetricFamily refused{"attnd_region_refused_total",
-                       "Regions that somebody asked for and did not get, or "
-                       "lost as it broke the rules, by why",
-                       MetricType::Counter,
-                       {}};
-  for (int i = 0; i < kRegionRefusals; ++i) {
-    auto& metric = refused.metric.emplace_back();
-    metric.label.push_back({"reason", kRegionRefusalNames[i]});
-    metric.counter.value = static_cast<double>(stats.refused[i]);
-  }
-  to.push_back(std::move(refused));
+  return all;
 }
 
 }  // namespace attnd::server

@@ -1,10 +1,7 @@
 #include "server/telemetry/refusal_log.h"
 
-#include <string>
-#include <utility>
-
 #include "absl/strings/str_cat.h"
-#include "server/telemetry/log.h"
+#include "server/telemetry/log_form.h"
 
 namespace attnd::server {
 namespace {
@@ -25,12 +22,15 @@ absl::string_view Reason(Refusal why) {
 
 void RefusalLog::Add(Refusal why, const Origin& origin, absl::Time now) {
   if (!write_) return;
-  std::string line = absl::StrCat("refused a connection of ", ToString(origin),
-                                  ": ", Reason(why));
+  LogLine line{LogLevel::kWarning,
+               absl::StrCat("refused a connection of ", ToString(origin), ": ",
+                            Reason(why)),
+               {{"client", ToString(origin)}}};
   if (left_out_ > 0) {
-    absl::StrAppend(&line, " (", left_out_, " more were refused before it)");
+    absl::StrAppend(&line.message, " (", left_out_,
+                    " more were refused before it)");
   }
-  if (limit_.Allows({__FILE__, __LINE__}, kStampBytes + line.size(), now)) {
+  if (limit_.Allows({__FILE__, __LINE__}, LineBytes(line), now)) {
     write_(line);
     left_out_ = 0;
   } else {

@@ -4,10 +4,10 @@
 // What the log says of connections that are refused.
 
 #include <cstdint>
-#include <functional>
+#include <utility>
 
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/log_line.h"
 #include "server/net/connection_limits.h"
 #include "server/net/origin.h"
 #include "server/telemetry/line_limit.h"
@@ -19,14 +19,13 @@ namespace attnd::server {
 class RefusalLog {
  public:
   // `write` gets the lines; empty: nobody does.
-  explicit RefusalLog(std::function<void(absl::string_view line)> write)
-      : write_(std::move(write)) {}
+  explicit RefusalLog(WriteLine write) : write_(std::move(write)) {}
 
   // `now` is MonotonicNow().
   void Add(Refusal why, const Origin& origin, absl::Time now);
 
  private:
-  const std::function<void(absl::string_view line)> write_;
+  const WriteLine write_;
   LineLimit limit_;
   int64_t left_out_ = 0;
 };

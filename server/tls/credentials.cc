@@ -2,6 +2,7 @@
 
 #include <openssl/x509_vfy.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -68,6 +69,14 @@ int ChooseHttp2(SSL*, const unsigned char** chosen, unsigned char* chosen_bytes,
   return SSL_TLSEXT_ERR_OK;
 }
 
+absl::Time EndOf(const X509& certificate) {
+  tm end = {};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(&certificate), &end) != 1) {
+    return absl::InfiniteFuture();
+  }
+  return absl::FromTM(end, absl::UTCTimeZone());
+}
+
 }  // namespace
 
 absl::StatusOr<CredentialText> CredentialText::Read(
@@ -118,6 +127,9 @@ absl::Status Credentials::Use(const CredentialText& text,
 absl::Status Credentials::UseCertificate(const std::string& pem) {
   auto all = Certificates(kCertificateFlag, pem);
   if (!all.ok()) return all.status();
+  for (const X509Ptr& one : *all) {
+    certificate_end_ = std::min(certificate_end_, EndOf(*one));
+  }
   X509* const own = all->front().get();
   if (X509_cmp_current_time(X509_get0_notBefore(own)) > 0) {
     return Bad(kCertificateFlag, "the certificate is not valid yet");

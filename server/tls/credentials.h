@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/tls/openssl.h"
 
 namespace attnd::server::tls {
@@ -48,6 +49,8 @@ class Credentials {
   // there is no memory.
   SslPtr NewConnection() const;
   bool asks_clients() const { return asks_clients_; }
+  // When the first of the certificates that it sends ends.
+  absl::Time certificate_end() const { return certificate_end_; }
   // Whether a client that was let in before would be let in now. `chain` is
   // what came with its certificate; may be null.
   bool Admits(X509* certificate, STACK_OF(X509) * chain) const;
@@ -61,6 +64,7 @@ class Credentials {
 
   SslContextPtr context_;
   bool asks_clients_ = false;
+  absl::Time certificate_end_ = absl::InfiniteFuture();
 };
 
 }  // namespace attnd::server::tls

@@ -30,6 +30,9 @@ class CredentialsWatch {
   // the last look, so that this is no pair of which one half is still to come;
   // said once. Nothing: there is nothing to say.
   std::optional<absl::Status> Look();
+  // Whether the last look found what is current, or what has yet to stay as it
+  // is. For the thread of Look.
+  bool files_good() const { return !(fault_.has_value() && has_told_fault_); }
 
  private:
   CredentialsWatch(CredentialFiles files, CredentialText text,

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/field_error.h"
 #include "proto/wire/status.h"
+#include "server/scheduling/call_refusal.h"
 #include "server/transfer/time_for.h"
 
 namespace attnd::server {
@@ -72,8 +73,10 @@ absl::Status Transfer::Join(std::shared_ptr<TransferStream> stream,
                     state_ == State::kSending;
   if (!open || client != client_) return NoSuchTransfer();
   if (static_cast<int>(members_.size()) >= streams_) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "the transfer was granted ", streams_, " streams, and has them"));
+    return Refused(
+        CallRefusal::kTooLarge,
+        absl::ResourceExhaustedError(absl::StrCat(
+            "the transfer was granted ", streams_, " streams, and has them")));
   }
   members_.push_back(std::make_unique<Member>());
   Member& member = *members_.back();
@@ -164,7 +167,7 @@ void Transfer::Submit() {
   {
     MutexLock lock(mutex_);
     if (state_ != State::kWorking) return;
-    report_.phases.receive = MonotonicNow() - admitted_;
+    receive_ = MonotonicNow() - admitted_;
     work = work_;
     for (int i = 0; i < kTensorIds; ++i) {
       const TensorId id = static_cast<TensorId>(i);
@@ -280,8 +283,8 @@ void Transfer::OnResult(absl::StatusOr<WorkResult> result) {
   MutexLock lock(mutex_);
   if (state_ != State::kWorking) return;
   state_ = State::kSending;
-  shared->phases.receive = report_.phases.receive;
-  report_ = {shared->phases, shared->batch_requests};
+  shared->phases.receive = receive_;
+  run_ = RunRecordOf(*request_, *shared);
   outgoing_ = Outgoing(shared, streamed_.outputs, chunk_bytes_);
   result_ = {request_, std::move(shared), streamed_};
   work_.reset();
@@ -474,9 +477,9 @@ void Transfer::EndIfSuspect(absl::Time now) {
       absl::Seconds(1)));
 }
 
-TransferReport Transfer::report() const {
+std::optional<RunRecord> Transfer::run() const {
   MutexLock lock(mutex_);
-  return report_;
+  return run_;
 }
 
 }  // namespace attnd::server

@@ -36,6 +36,7 @@
 #include "server/transfer/outgoing.h"
 #include "server/transfer/stream_calls.h"
 #include "server/transfer/transfer_stream.h"
+#include "server/work/run_record.h"
 #include "server/work/work.h"
 
 namespace attnd::server {
@@ -63,12 +64,6 @@ struct TransferGrant {
   absl::AnyInvocable<void()> ended;
 };
 
-// What became of one, for whoever counts.
-struct TransferReport {
-  Phases phases;
-  int batch_requests = 0;  // 0: it did not run
-};
-
 // Thread-safe. A stream's events come one after another.
 class Transfer : public std::enable_shared_from_this<Transfer> {
  public:
@@ -89,6 +84,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
                     const std::string& client);
 
   Op op() const { return request_->spec().op; }
+  const std::shared_ptr<const Request>& request() const { return request_; }
   // What its streams bring.
   void OnChunk(TransferStream& stream, ArrivedChunk chunk);
   void OnInputsSent(TransferStream& stream, int streams);
@@ -109,7 +105,8 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   // The same, if it is suspected of what fills the memory.
   void EndIfSuspect(absl::Time now);
 
-  TransferReport report() const;
+  // Empty: it has not run.
+  std::optional<RunRecord> run() const;
 
  private:
   enum class State : uint8_t { kReceiving, kWorking, kSending, kSent, kEnded };
@@ -190,7 +187,8 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   absl::Time progress_ ABSL_GUARDED_BY(mutex_);  // the last
   absl::Time late_ ABSL_GUARDED_BY(mutex_);      // whatever progress there is
   absl::Time admitted_ ABSL_GUARDED_BY(mutex_);
-  TransferReport report_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration receive_ ABSL_GUARDED_BY(mutex_);  // see Phases
+  std::optional<RunRecord> run_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace attnd::server

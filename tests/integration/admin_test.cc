@@ -111,6 +111,17 @@ TEST_F(AdminTest, SaysWhatTheServerIsAndDoes) {
   EXPECT_EQ(number("connections", "open"), 1);
 }
 
+TEST_F(AdminTest, ShowsAPageForABrowser) {
+  Start();
+  const std::string page = Page("/statusz");
+  EXPECT_THAT(page, ::testing::StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(page, ::testing::EndsWith("</html>\n"));
+  for (const char* title : {"Devices", "Queue", "Memory", "Connections"}) {
+    EXPECT_THAT(page, HasSubstr(absl::StrCat("<h2>", title, "</h2>")));
+  }
+  EXPECT_THAT(page, HasSubstr("cpu:0"));
+}
+
 TEST_F(AdminTest, AnswersGetServerInfoAndNoAttention) {
   Start();
   attn::v1::GetServerInfoResponse here, there;

@@ -84,9 +84,9 @@ class IdentityTest : public ::testing::Test {
     options_.scheduler.lanes_per_device = 1;
     options_.scheduler.max_batch_requests = 1;
     options_.identity.token_file = file_.path();
-    options_.log = [this](absl::string_view line) {
+    options_.log = [this](const LogLine& line) {
       std::lock_guard lock(mutex_);
-      absl::StrAppend(&log_, line, "\n");
+      absl::StrAppend(&log_, line.message, "\n");
     };
     WriteTokens();
   }

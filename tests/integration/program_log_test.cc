@@ -55,9 +55,9 @@ LibraryLines Count(const ServerProcess& process) {
   for (const std::string& line : Lines(process)) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     int count = 0;
-    if (words.at(1) == "gRPC" || words.at(1) == "protobuf") ++lines.written;
-    if (absl::EndsWith(line, "left out") &&
-        absl::SimpleAtoi(words.at(1), &count)) {
+    if (words.at(2) == "gRPC:" || words.at(2) == "protobuf:") ++lines.written;
+    if (absl::EndsWith(line, "libraries left out") &&
+        absl::SimpleAtoi(words.at(2), &count)) {
       lines.left_out += count;
     }
   }
@@ -85,7 +85,7 @@ TEST(ProgramLog, ProtobufsLinesComeThroughItToo) {
   // A HealthCheckRequest whose service is no UTF-8.
   RawHttp2Call(process->tcp(), "/grpc.health.v1.Health/Check", {},
                "\x0a\x02\xff\xfe");
-  ExpectLogged(*process, "Z protobuf E wire_format_lite.cc:");
+  ExpectLogged(*process, "Z error protobuf: ");
 }
 
 TEST(ProgramLog, GrpcVerbosityChoosesGrpcsLines) {
@@ -93,7 +93,7 @@ TEST(ProgramLog, GrpcVerbosityChoosesGrpcsLines) {
   setenv("GRPC_VERBOSITY", "debug", 1);
   const auto process = StartAttnd();
   unsetenv("GRPC_VERBOSITY");
-  ExpectLogged(*process, "Z gRPC D ");
+  ExpectLogged(*process, "Z info gRPC: ");
 }
 
 TEST(ProgramLog, AClientFillsTenKibibytesASecondAtMost) {

@@ -69,7 +69,7 @@ class CallTest : public ::testing::Test {
   std::shared_ptr<Call> Start(std::optional<std::string> request_bytes = {},
                               absl::Time deadline = absl::InfiniteFuture()) {
     parts_.scheduler = scheduler_.get();
-    parts_.metrics = &metrics_;
+    parts_.calls = &calls_;
     parts_.admitted_calls = &admitted_;
     parts_.uploads = &uploads_;
     parts_.alarms = &alarms_;
@@ -80,7 +80,7 @@ class CallTest : public ::testing::Test {
     auto call = std::make_shared<Call>(
         parts_, stream_, Op::kForward,
         CallHeader{
-            {"client", "connection"}, deadline, std::move(request_bytes)});
+            {"client", "connection"}, deadline, std::move(request_bytes), {}});
     call->Start();
     return call;
   }
@@ -103,7 +103,8 @@ class CallTest : public ::testing::Test {
   IdentityBackend backend_;
   ManualBackend manual_;
   std::unique_ptr<Scheduler> scheduler_ = MakeScheduler(OneLane(), {&backend_});
-  Metrics metrics_{{}, [] { return SchedulerStats(); }};
+  Metrics metrics_{{}, [] { return ServerStats(); }};
+  CallLog calls_{metrics_, {}};
   AdmittedCalls admitted_;
   UploadRoom uploads_{{kMiB, kMiB, kMiB, 64}};
   absl::Duration stall_time_ = absl::Hours(1);

@@ -109,8 +109,8 @@ TEST_F(CallersTest, WhateverIsWrongTheRefusalIsTheSame) {
   EXPECT_EQ(Call(callers, {hash}).status(), none);
   EXPECT_EQ(Call(callers, {hash.substr(0, 7) + hash.substr(14)}).status(),
             none);
-  EXPECT_EQ(callers.stats().refused[0], 1);
-  EXPECT_EQ(callers.stats().refused[1], wrong.size() + 2);
+  EXPECT_EQ(callers.stats().no_identity, 1);
+  EXPECT_EQ(callers.stats().token, wrong.size() + 2);
   EXPECT_TRUE(Call(callers, {"Bearer tokenA"}).ok());
 }
 
@@ -153,7 +153,7 @@ TEST_F(CallersTest, CallsASecondAreEachClientsOwn) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(refused.message(), HasSubstr("--max_client_rate"));
   EXPECT_EQ(wire::RetryDelay(refused), absl::Seconds(1));
-  EXPECT_EQ(callers.stats().refused[2], 1);
+  EXPECT_EQ(wire::Reason(refused), "MAX_CLIENT_RATE");
   // Another port is the same client, another address is not, nor is a token
   // with two calls a second.
   EXPECT_FALSE(Call(callers, {}, "ipv4:10.0.0.7:9").ok());

@@ -80,7 +80,7 @@ void ExchangeTest::StallAfter(absl::Duration time) {
   transfers_ = std::make_unique<TransferTable>(
       TransferParts{scheduler_.get(), alarms_.get(), time}, 4, excess_memory_);
   parts_.scheduler = scheduler_.get();
-  parts_.metrics = &metrics_;
+  parts_.calls = &calls_;
   parts_.admitted_calls = &admitted_calls_;
   parts_.uploads = &uploads_;
   parts_.transfers = transfers_.get();

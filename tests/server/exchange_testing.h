@@ -175,8 +175,8 @@ class TestStream {
       : stream_(std::make_shared<FakeMessageStream>()),
         call_(std::make_shared<ExchangeCall>(
             parts, stream_,
-            CallHeader{std::move(sender), deadline,
-                       std::move(request_bytes)})) {
+            CallHeader{
+                std::move(sender), deadline, std::move(request_bytes), {}})) {
     call_->Start();
   }
   ~TestStream() { Close(); }
@@ -319,7 +319,8 @@ class ExchangeTest : public ::testing::Test {
   IdentityBackend backend_;
   ManualBackend manual_;
   std::unique_ptr<Scheduler> scheduler_;
-  Metrics metrics_{{}, [] { return SchedulerStats(); }};
+  Metrics metrics_{{}, [] { return ServerStats(); }};
+  CallLog calls_{metrics_, {}};
   AdmittedCalls admitted_calls_;
   UploadRoom uploads_{{64 * kMiB, 4 * kMiB, 16 * kMiB, 64}};
   absl::Duration stall_time_ = absl::Hours(1);

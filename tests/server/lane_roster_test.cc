@@ -55,6 +55,24 @@ TEST_F(LaneRosterTest, TheFirstLaneOfEachDeviceIsForSmallRequests) {
                                  std::pair(1, true), std::pair(1, false)));
 }
 
+TEST_F(LaneRosterTest, CountsTheTimeThatLanesAreBusy) {
+  Run(0, test_.work(), 1, kNow);
+  Run(1, test_.work(), 1, kNow + absl::Seconds(1));
+  LaneStats stats = roster_.stats(0, kNow + absl::Seconds(3));
+  EXPECT_EQ(stats.lanes, kLanes);
+  EXPECT_EQ(stats.busy, 2);
+  EXPECT_EQ(stats.busy_time, absl::Seconds(3 + 2));
+  roster_.Finish(roster_.at(0), kNow + absl::Seconds(4));
+  // A lane that had nothing was not busy.
+  roster_.Finish(roster_.at(0), kNow + absl::Seconds(100));
+  stats = roster_.stats(0, kNow + absl::Seconds(5));
+  EXPECT_EQ(stats.busy, 1);
+  EXPECT_EQ(stats.busy_time, absl::Seconds(4 + 4));
+  stats = roster_.stats(1, kNow + absl::Seconds(5));
+  EXPECT_EQ(stats.busy, 0);
+  EXPECT_EQ(stats.busy_time, absl::ZeroDuration());
+}
+
 TEST_F(LaneRosterTest, WakesEachIdleLaneOnce) {
   EXPECT_EQ(Wake(/*small=*/false, /*devices=*/3), &roster_.at(1));
   EXPECT_EQ(Wake(false, 3), &roster_.at(3));

@@ -13,13 +13,14 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 
 namespace attnd::server {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
+using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 
 // How many lines a line says are missing.
@@ -49,7 +50,8 @@ class LogTest : public ::testing::Test {
     pipe_[0] = -1;
   }
 
-  // Reads lines, without the time of day, until one contains `last`.
+  // Reads lines, without the time of day and the level, until one contains
+  // `last`.
   std::vector<std::string> ReadUntil(absl::string_view last) {
     std::vector<std::string> lines;
     while (true) {
@@ -61,7 +63,9 @@ class LogTest : public ::testing::Test {
         unread_.append(bytes, n);
         continue;
       }
-      lines.push_back(unread_.substr(kStampBytes - 1, end - kStampBytes + 1));
+      const size_t level = unread_.find(' ') + 1;
+      const size_t text = unread_.find(' ', level) + 1;
+      lines.push_back(unread_.substr(text, end - text));
       unread_.erase(0, end + 1);
       if (absl::StrContains(lines.back(), last)) return lines;
     }
@@ -71,26 +75,6 @@ class LogTest : public ::testing::Test {
   std::string unread_;
   std::unique_ptr<Log> log_;
 };
-
-TEST(PrintableTest, EveryByteIsPrintedOrEscaped) {
-  std::string all;
-  for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
-  const std::string line = Printable(all);
-  for (const char c : line) EXPECT_TRUE(c >= ' ' && c <= '~') << int{c};
-  EXPECT_EQ(Printable("a\nb\r\x1b[31m\x7f\x80\xff\0"),
-            "a\\x0ab\\x0d\\x1b[31m"
-            "\\x7f\\x80\\xff");
-  // No text looks like an escaped one.
-  EXPECT_EQ(Printable("\\x0a"), "\\x5cx0a");
-  EXPECT_EQ(Printable(std::string(1, '\0')), "\\x00");
-}
-
-TEST(PrintableTest, ALongLineIsCut) {
-  EXPECT_EQ(Printable(std::string(kMaxLineBytes, 'a')).size(), kMaxLineBytes);
-  const std::string cut = Printable(std::string(1 << 20, '\n'));
-  EXPECT_LE(cut.size(), kMaxLineBytes + 7);
-  EXPECT_THAT(cut, EndsWith("..."));
-}
 
 TEST_F(LogTest, WritesLinesInOrderWithTheTimeOfDay) {
   log_->Write("one");
@@ -113,14 +97,19 @@ TEST_F(LogTest, AStoppedReaderHoldsNobodyUpAndLearnsHowManyLinesItMissed) {
   }
   EXPECT_EQ(written + missed, kLines);
   EXPECT_GT(missed, 0);
+  EXPECT_EQ(log_->stats()[static_cast<size_t>(LogSource::kServer)].by_reader,
+            missed);
   // It goes on.
   log_->Write("more");
   EXPECT_THAT(ReadUntil("more"), SizeIs(1));
 }
 
-TEST_F(LogTest, ALibrarysLinesDoNotCrowdOutTheServers) {
+TEST_F(LogTest, LinesOfLibrariesAndCallsDoNotCrowdOutTheServers) {
   for (int i = 0; i < 5000; ++i) {
     log_->Write(std::string(100, '.'), Log::Source::kLibrary);
+  }
+  for (int i = 0; i < 5000; ++i) {
+    log_->Write(std::string(100, '.'), Log::Source::kCall);
   }
   log_->Write("device cpu:0 is out of service");
   EXPECT_THAT(ReadUntil("device").back(), "device cpu:0 is out of service");
@@ -134,6 +123,10 @@ TEST_F(LogTest, TellsOfLinesThatItsOwnersLeftOut) {
   int64_t told = 0;
   for (const std::string& line : ReadUntil("end")) told += LeftOut(line);
   EXPECT_EQ(told, 11);
+  const LogStats stats = log_->stats();
+  EXPECT_EQ(stats[static_cast<size_t>(LogSource::kLibrary)].by_owner, 11);
+  EXPECT_EQ(stats[static_cast<size_t>(LogSource::kLibrary)].by_reader, 0);
+  EXPECT_EQ(stats[static_cast<size_t>(LogSource::kServer)].by_owner, 0);
 }
 
 TEST_F(LogTest, AReaderThatHasGoneEndsNothing) {
@@ -148,6 +141,27 @@ TEST_F(LogTest, IsLeftWhileAWriteIsStuck) {
   for (int i = 0; i < 100; ++i) log_->Write(std::string(100, '.'));
   EXPECT_FALSE(log_->Flush(absl::Milliseconds(10)));
   log_.reset();
+}
+
+TEST_F(LogTest, SaysTheTimeInUtcAndTheLevel) {
+  log_->Write({LogLevel::kWarning, "mind", {{"bytes", int64_t{7}}}});
+  EXPECT_TRUE(log_->Flush(absl::InfiniteDuration()));
+  char bytes[4096];
+  const ssize_t n = read(pipe_[0], bytes, sizeof(bytes));
+  ASSERT_GT(n, 0);
+  const std::string line(bytes, n);
+  EXPECT_THAT(line, MatchesRegex("[0-9]+-[0-9]+-[0-9]+T[0-9:]+\\.[0-9]+Z "
+                                 "warning mind bytes=7\n"));
+  absl::Time time;
+  ASSERT_TRUE(absl::ParseTime(absl::RFC3339_full,
+                              line.substr(0, line.find(' ')), &time, nullptr));
+  EXPECT_LT(absl::AbsDuration(absl::Now() - time), absl::Hours(1));
+}
+
+TEST_F(LogTest, WhatIsBelowItsLevelIsNotWritten) {
+  log_->Write({LogLevel::kDebug, "too little"});
+  log_->Write("enough");
+  EXPECT_THAT(ReadUntil("enough"), ElementsAre("enough"));
 }
 
 TEST(LogStartTest, WithoutADescriptorNothingIsWritten) {

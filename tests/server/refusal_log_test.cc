@@ -16,8 +16,10 @@ using ::testing::HasSubstr;
 class RefusalLogTest : public ::testing::Test {
  protected:
   std::vector<std::string> lines_;
-  RefusalLog log_{
-      [this](absl::string_view line) { lines_.emplace_back(line); }};
+  RefusalLog log_{[this](const LogLine& line) {
+    EXPECT_EQ(line.level, LogLevel::kWarning);
+    lines_.push_back(line.message);
+  }};
   absl::Time now_ = absl::UnixEpoch();
 };
 

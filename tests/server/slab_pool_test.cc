@@ -67,9 +67,9 @@ class SlabPoolTest : public ::testing::Test {
             .pinners = {&device_},
             .keeper = keeper_,
             .log =
-                [this](absl::string_view line) {
+                [this](const LogLine& line) {
                   MutexLock lock(mutex_);
-                  log_.emplace_back(line);
+                  log_.push_back(line.message);
                 },
             .least_pause = absl::Milliseconds(1),
             .most_pause = absl::Milliseconds(1),

@@ -19,7 +19,7 @@ TEST(StatusPageTest, IsIndentedAndInOrder) {
   status.uptime = absl::Milliseconds(1500);
   status.info.set_version("1.2.3");
   status.info.set_server_instance_id("abc");
-  status.connections.refused = {1, 20, 300};
+  status.stats.connections.refused = {1, 20, 300};
   const std::string page = StatusJson(status);
   EXPECT_THAT(page, StartsWith("{\n"
                                "  \"version\": \"1.2.3\",\n"
@@ -51,7 +51,7 @@ TEST(StatusPageTest, NumbersAreJsons) {
   ServerStatus status;
   status.info.mutable_limits()->set_max_queue_flops(1e15);
   status.info.mutable_limits()->set_max_request_flops(HUGE_VAL);
-  status.scheduler.queued_flops = 0.5;
+  status.stats.scheduler.queued_flops = 0.5;
   const std::string page = StatusJson(status);
   EXPECT_THAT(page, HasSubstr("\"max_queue_flops\": 1e+15,"));
   EXPECT_THAT(page, HasSubstr("\"max_request_flops\": null,"));

@@ -32,8 +32,8 @@ class TokenStoreTest : public ::testing::Test {
   TokenStoreTest() { file_.Write(Line("a", "a") + Line("b", "b")); }
 
   void Open() {
-    auto store = TokenStore::Open(file_.path(), [this](absl::string_view line) {
-      lines_.emplace_back(line);
+    auto store = TokenStore::Open(file_.path(), [this](const LogLine& line) {
+      lines_.push_back(line.message);
     });
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = *std::move(store);
@@ -180,8 +180,8 @@ TEST_F(TokenStoreTest, WhoReadsKeepsWhatItReads) {
 
 TEST_F(TokenStoreTest, AThreadLooksByItself) {
   Notification changed;
-  auto store = TokenStore::Open(file_.path(),
-                                [&](absl::string_view) { changed.Notify(); });
+  auto store =
+      TokenStore::Open(file_.path(), [&](const LogLine&) { changed.Notify(); });
   ASSERT_TRUE(store.ok()) << store.status();
   auto watch = TokenWatch::Start(**store);
   ASSERT_TRUE(watch.ok()) << watch.status();

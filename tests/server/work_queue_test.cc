@@ -7,6 +7,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "server/scheduling/call_refusal.h"
 
 namespace attnd::server {
 namespace {
@@ -82,15 +83,18 @@ TEST(WorkQueue, HasRoomForSoManyRequestsAndSoMuchWork) {
   options.max_queue_flops = 100;
   WorkQueue queue(options);
   EXPECT_EQ(queue.TakePlace("a", 101),
-            absl::ResourceExhaustedError("too much work waits"));
+            Refused(CallRefusal::kQueueFlops,
+                    absl::ResourceExhaustedError("too much work waits")));
   Put(queue, MakeWork("a"), 60);
   EXPECT_EQ(queue.TakePlace("b", 41),
-            absl::ResourceExhaustedError("too much work waits"));
+            Refused(CallRefusal::kQueueFlops,
+                    absl::ResourceExhaustedError("too much work waits")));
   // A place counts whether or not its request has come.
   EXPECT_EQ(queue.TakePlace("b", 40), absl::OkStatus());
   EXPECT_EQ(queue.requests(), 1);
   EXPECT_EQ(queue.TakePlace("c", 0),
-            absl::ResourceExhaustedError("too many requests wait"));
+            Refused(CallRefusal::kQueueFull,
+                    absl::ResourceExhaustedError("too many requests wait")));
   queue.GiveUpPlace("b", 40);
   EXPECT_EQ(queue.TakePlace("c", 40), absl::OkStatus());
 }
@@ -99,7 +103,8 @@ TEST(WorkQueue, AClientMayHaveALimitOfItsOwn) {
   WorkQueue queue({});
   EXPECT_EQ(queue.TakePlace("a", 60, /*most_flops=*/100), absl::OkStatus());
   EXPECT_EQ(queue.TakePlace("a", 41, 100),
-            absl::ResourceExhaustedError(WorkQueue::kClientFlops));
+            Refused(CallRefusal::kMaxClientQueueFlops,
+                    absl::ResourceExhaustedError(WorkQueue::kClientFlops)));
   EXPECT_EQ(queue.TakePlace("b", 41, 100), absl::OkStatus());
   EXPECT_EQ(queue.TakePlace("a", 40, 100), absl::OkStatus());
   queue.GiveUpPlace("a", 60);
@@ -116,6 +121,19 @@ TEST(WorkQueue, PlacesCountAmongWhatAClientHolds) {
   EXPECT_EQ(queue.TakePlace("b", 1), absl::OkStatus());
   for (; places > 0; --places) queue.GiveUpPlace("a", 1);
   EXPECT_EQ(queue.TakePlace("a", 1), absl::OkStatus());
+}
+
+TEST(WorkQueue, KnowsTheOldestThatHasNotBegun) {
+  WorkQueue queue({});
+  EXPECT_EQ(queue.oldest(), absl::InfiniteFuture());
+  WorkPtr first = MakeWork("a"), second = MakeWork("b");
+  first->admitted = kNow;
+  second->admitted = kNow + absl::Seconds(1);
+  Put(queue, second, 1);
+  Put(queue, first, 1);
+  EXPECT_EQ(queue.oldest(), kNow);
+  EXPECT_EQ(queue.Remove(first->id).work, first);
+  EXPECT_EQ(queue.oldest(), kNow + absl::Seconds(1));
 }
 
 TEST(WorkQueue, LetsGoOfWhatCannotRunAnyMore) {
