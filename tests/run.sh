@@ -39,15 +39,7 @@ step "system packages"
 deploy/packages.sh test
 
 step "Python modules in build/venv"
-venv=build/venv
-requirements=tests/python/requirements.txt
-if cmp -s "$requirements" "$venv/installed.txt"; then
-  echo "they are there"
-else
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install -q -r "$requirements"
-  cp "$requirements" "$venv/installed.txt"
-fi
+tests/python/venv.sh
 
 # Taken out of its package: installing that would start a Prometheus server.
 if ! command -v promtool >/dev/null; then
