@@ -6,12 +6,19 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/device/status.h"
+#include "kernels/cuda/device/trace_range.h"
 #include "kernels/cuda/forward.h"
 #include "kernels/cuda/team/block_copies.h"
 #include "kernels/cuda/team/peers.h"
 #include "kernels/cuda/team/sums.h"
 
 namespace attnd::cuda {
+
+namespace {
+
+int64_t Bytes(const BlockCopy& copy) { return copy.row_bytes * copy.rows; }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaMember>> CudaMember::Create(
     int device, const Gpu& gpu, const SliceOptions& slices) {
@@ -97,11 +104,13 @@ absl::Status CudaMember::Timed(
 }
 
 absl::Status CudaMember::Upload(const BlockCopy& copy) {
+  const TraceRange<trace::TeamUpload> range(Bytes(copy));
   return Timed(Queue::kUpload, upload_time_,
                [&](cudaStream_t stream) { return UploadBlock(copy, stream); });
 }
 
 absl::Status CudaMember::Pull(MemberStream& peer, const BlockCopy& copy) {
+  const TraceRange<trace::TeamPull> range(Bytes(copy));
   const int from = static_cast<CudaMember&>(peer).device_;
   const absl::StatusOr<cudaStream_t> stream = Enter(Queue::kPull, from);
   if (!stream.ok()) return stream.status();
@@ -110,6 +119,9 @@ absl::Status CudaMember::Pull(MemberStream& peer, const BlockCopy& copy) {
 
 absl::Status CudaMember::PullAll(MemberStream& peer,
                                  absl::Span<const BlockCopy> copies) {
+  int64_t bytes = 0;
+  for (const BlockCopy& copy : copies) bytes += Bytes(copy);
+  const TraceRange<trace::TeamPull> range(bytes);
   const int from = static_cast<CudaMember&>(peer).device_;
   const absl::StatusOr<cudaStream_t> stream = Enter(Queue::kPull, from);
   if (!stream.ok()) return stream.status();
@@ -117,6 +129,7 @@ absl::Status CudaMember::PullAll(MemberStream& peer,
 }
 
 absl::Status CudaMember::Download(const BlockCopy& copy) {
+  const TraceRange<trace::TeamDownload> range(Bytes(copy));
   return Timed(Queue::kDownload, download_time_, [&](cudaStream_t stream) {
     return DownloadBlock(copy, stream);
   });
@@ -165,6 +178,7 @@ absl::Status CudaMember::Run(
 
 absl::Status CudaMember::Forward(absl::Span<const ForwardArgs> group,
                                  const GroupOptions& options) {
+  const TraceRange<trace::TeamForward> range(group.size());
   return Run([&](Workspace& workspace) {
     return BeginForward(group, options.algorithm, gpu_, workspace, slices_);
   });
@@ -172,24 +186,28 @@ absl::Status CudaMember::Forward(absl::Span<const ForwardArgs> group,
 
 absl::Status CudaMember::Backward(absl::Span<const BackwardArgs> group,
                                   const GroupOptions& options) {
+  const TraceRange<trace::TeamBackward> range(group.size());
   return Run([&](Workspace& workspace) {
     return BeginBackward(group, options, gpu_, workspace, slices_);
   });
 }
 
 absl::Status CudaMember::Sum(const BlockSum& sum) {
+  const TraceRange<trace::TeamSum> range(sum.rows);
   return Compute(kRowsLane, [&](ComputeLane&, cudaStream_t stream) {
     return EnqueueSum(sum, stream);
   });
 }
 
 absl::Status CudaMember::Dot(const RowDots& dots) {
+  const TraceRange<trace::TeamDot> range(dots.rows);
   return Compute(kRowsLane, [&](ComputeLane&, cudaStream_t stream) {
     return EnqueueDot(dots, stream);
   });
 }
 
 absl::Status CudaMember::Merge(const RowMerges& merges) {
+  const TraceRange<trace::TeamMerge> range(merges.rows);
   return Compute(kRowsLane, [&](ComputeLane&, cudaStream_t stream) {
     return EnqueueMerge(merges, stream);
   });
@@ -228,6 +246,7 @@ bool CudaMember::Reaches(MemberStream& peer) {
 
 // All queues are waited for, whatever became of one: then memory may go.
 absl::StatusOr<PhaseTimes> CudaMember::Wait() {
+  const TraceRange<trace::TeamWait> range;
   absl::Status status = UseDevice(device_);
   for (const auto& lane : lanes_) {
     if (lane != nullptr) lane->run.Drop();

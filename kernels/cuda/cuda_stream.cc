@@ -6,6 +6,7 @@
 #include "kernels/cuda/backward.h"
 #include "kernels/cuda/device/pinning.h"
 #include "kernels/cuda/device/status.h"
+#include "kernels/cuda/device/trace_range.h"
 #include "kernels/cuda/forward.h"
 
 namespace attnd::cuda {
@@ -58,6 +59,9 @@ absl::StatusOr<std::byte*> CudaStream::MapOutput(HostSpan host) {
 
 absl::Status CudaStream::Upload(absl::Span<const ConstHostSpan> from,
                                 std::byte* to) {
+  int64_t bytes = 0;
+  for (const ConstHostSpan& span : from) bytes += span.size();
+  const TraceRange<trace::Upload> range(bytes);
   idle_ = false;
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = clock_.Enter(&PhaseTimes::upload);
@@ -68,6 +72,7 @@ absl::Status CudaStream::Upload(absl::Span<const ConstHostSpan> from,
 // May overtake what has been gathered for upload, which is for other tensors
 // and their padding: both are there before anything that comes with Enter.
 absl::Status CudaStream::UploadPinned(ConstHostSpan from, std::byte* to) {
+  const TraceRange<trace::Upload> range(from.size());
   idle_ = false;
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = clock_.Enter(&PhaseTimes::upload);
@@ -93,6 +98,7 @@ absl::Status CudaStream::Begin(absl::StatusOr<std::unique_ptr<Rest>> rest) {
 
 absl::Status CudaStream::Forward(absl::Span<const ForwardArgs> group,
                                  const GroupOptions& options) {
+  const TraceRange<trace::Forward> range(group.size());
   absl::Status status = Enter(&PhaseTimes::compute);
   if (!status.ok()) return status;
   return Begin(
@@ -101,6 +107,7 @@ absl::Status CudaStream::Forward(absl::Span<const ForwardArgs> group,
 
 absl::Status CudaStream::Backward(absl::Span<const BackwardArgs> group,
                                   const GroupOptions& options) {
+  const TraceRange<trace::Backward> range(group.size());
   absl::Status status = Enter(&PhaseTimes::compute);
   if (!status.ok()) return status;
   return Begin(BeginBackward(group, options, gpu_, *workspace_, slices_));
@@ -108,6 +115,7 @@ absl::Status CudaStream::Backward(absl::Span<const BackwardArgs> group,
 
 absl::StatusOr<double> CudaStream::Proceed(absl::FunctionRef<bool()> pause) {
   if (!run_.has_rest()) return 1.0;
+  const TraceRange<trace::Slices> range;
   idle_ = false;
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = clock_.Enter(&PhaseTimes::compute);
@@ -121,6 +129,7 @@ absl::StatusOr<double> CudaStream::Proceed(absl::FunctionRef<bool()> pause) {
 }
 
 absl::Status CudaStream::Download(const std::byte* from, HostSpan to) {
+  const TraceRange<trace::Download> range(to.size());
   absl::Status status = Enter(&PhaseTimes::download);
   if (!status.ok()) return status;
   return CopyToHost(from, to, stream_.get());
@@ -159,6 +168,7 @@ bool CudaStream::EndsWithin(absl::Duration time) {
 }
 
 absl::StatusOr<PhaseTimes> CudaStream::Wait() {
+  const TraceRange<trace::Wait> range;
   run_.Drop();  // its memory is about to go
   absl::Status status = UseDevice(device_);
   if (status.ok()) status = staging_->Flush();
