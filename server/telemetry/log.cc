@@ -48,21 +48,23 @@ spdlog::level::level_enum SpdlogLevel(LogLevel level) {
   return spdlog::level::err;
 }
 
-// False: nobody will ever read it, or its disk is full.
-bool WriteAll(int fd, absl::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = write(fd, bytes.data(), bytes.size());
+// How many of `bytes` were written: fewer where nobody will ever read them, or
+// their disk is full.
+size_t WriteAll(int fd, absl::string_view bytes) {
+  size_t written = 0;
+  while (written < bytes.size()) {
+    const ssize_t n = write(fd, bytes.data() + written, bytes.size() - written);
     if (n >= 0) {
-      bytes.remove_prefix(n);
+      written += n;
     } else if (errno == EAGAIN) {
       // Someone who shares it made it non-blocking.
       pollfd writable = {fd, POLLOUT, 0};
       poll(&writable, 1, -1);
     } else if (errno != EINTR) {
-      return false;
+      break;
     }
   }
-  return true;
+  return written;
 }
 
 }  // namespace
@@ -132,19 +134,26 @@ class Log::Writer {
                            });
         continue;
       }
-      const auto [source, line] = std::move(lines_.front());
+      const Line line = std::move(lines_.front());
       lines_.pop_front();
-      Of(source).queued_bytes -= line.size();
+      Of(line.source).queued_bytes -= line.text.size();
       writing_ = true;
       lock.Unlock();
-      const bool written = WriteAll(fd_, line);
+      const bool written = WriteLine(line.text);
       lock.Lock();
       writing_ = false;
-      if (!written) CountUnread(source);
+      if (!written) CountUnwritten(line);
     }
   }
 
  private:
+  struct Line {
+    Source source;
+    std::string text;
+    // So many lines that were left out, which it tells of; 0: it is one itself.
+    int64_t tells_of = 0;
+  };
+
   struct State {
     size_t queued_bytes = 0;
     int64_t left_out = 0;  // and not yet told of
@@ -155,17 +164,26 @@ class Log::Writer {
     return states_[static_cast<size_t>(source)];
   }
 
-  void Queue(Source source, const spdlog::details::log_msg& message)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // On the thread. False: it is not all there. A line after one that is half
+  // there begins on a line of its own.
+  bool WriteLine(const std::string& line) {
+    const std::string text = torn_ ? "\n" + line : line;
+    const size_t written = WriteAll(fd_, text);
+    if (written > 0) torn_ = text[written - 1] != '\n';
+    return written == text.size();
+  }
+
+  void Queue(Source source, const spdlog::details::log_msg& message,
+             int64_t tells_of = 0) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     spdlog::memory_buf_t formed;
     form_.format(message, formed);
-    std::string line(formed.data(), formed.size());
+    Line line = {source, std::string(formed.data(), formed.size()), tells_of};
     State& state = Of(source);
-    if (state.queued_bytes + line.size() > kQueueBytes) {
-      return CountUnread(source);
+    if (state.queued_bytes + line.text.size() > kQueueBytes) {
+      return CountUnwritten(line);
     }
-    state.queued_bytes += line.size();
-    lines_.emplace_back(source, std::move(line));
+    state.queued_bytes += line.text.size();
+    lines_.push_back(std::move(line));
     changed_.NotifyAll();
   }
 
@@ -175,9 +193,11 @@ class Log::Writer {
     if (!AnyLeftOut()) changed_.NotifyAll();
     Of(source).left_out += lines;
   }
-  void CountUnread(Source source) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    CountLeftOut(source, 1);
-    ++Of(source).ever.by_reader;
+  void CountUnwritten(const Line& line) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    // What it told of is still to be told, and was counted then.
+    if (line.tells_of > 0) return CountLeftOut(line.source, line.tells_of);
+    CountLeftOut(line.source, 1);
+    ++Of(line.source).ever.by_reader;
   }
 
   bool AnyLeftOut() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -190,18 +210,11 @@ class Log::Writer {
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     tell_at_ = MonotonicNow() + kTellEvery;
     for (int i = 0; i < kLogSources; ++i) {
-      State& state = states_[i];
-      const State before = state;
-      if (before.left_out == 0) continue;
-      state.left_out = 0;
+      const int64_t lines = std::exchange(states_[i].left_out, 0);
+      if (lines == 0) continue;
       const std::string text = LineText(
-          {LogLevel::kWarning, absl::StrCat(before.left_out, kLeftOut[i])},
-          format_);
-      Queue(static_cast<Source>(i), {"", spdlog::level::warn, text});
-      // A full queue left this out as well, which is no line of its source.
-      if (state.left_out == 0) continue;
-      state.left_out = before.left_out;
-      state.ever = before.ever;
+          {LogLevel::kWarning, absl::StrCat(lines, kLeftOut[i])}, format_);
+      Queue(static_cast<Source>(i), {"", spdlog::level::warn, text}, lines);
     }
   }
 
@@ -210,10 +223,11 @@ class Log::Writer {
   mutable Mutex mutex_;
   spdlog::pattern_formatter form_ ABSL_GUARDED_BY(mutex_);
   Condition changed_;
-  std::deque<std::pair<Source, std::string>> lines_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Line> lines_ ABSL_GUARDED_BY(mutex_);
   std::array<State, kLogSources> states_ ABSL_GUARDED_BY(mutex_);
   absl::Time tell_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool torn_ = false;  // the thread's: a line is half written
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -3,9 +3,12 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "tests/temp_folder.h"
 
 namespace attnd::server {
 namespace {
@@ -22,6 +26,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 // How many lines a line says are missing.
 int64_t LeftOut(const std::string& line) {
@@ -162,6 +167,58 @@ TEST_F(LogTest, WhatIsBelowItsLevelIsNotWritten) {
   log_->Write({LogLevel::kDebug, "too little"});
   log_->Write("enough");
   EXPECT_THAT(ReadUntil("enough"), ElementsAre("enough"));
+}
+
+// No file of the process may be longer than `bytes`, while this lives: a disk
+// that is full.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes)
+      : old_handler_(signal(SIGXFSZ, SIG_IGN)) {
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &old_), 0);
+    const rlimit limit = {bytes, old_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  }
+  ~FileSizeLimit() {
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &old_), 0);
+    signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  const sighandler_t old_handler_;
+  rlimit old_ = {};
+};
+
+TEST(LogFileTest, LinesThatFindNoRoomAreToldOfOnceThereIsRoom) {
+  attnd::testing::TempFolder folder;
+  const std::string path = folder.File("log");
+  const int fd =
+      open(path.c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
+  auto log = Log::Start(fd);
+  ASSERT_TRUE(log.ok()) << log.status();
+  close(fd);
+  {
+    // Room for three lines and the first half of another. Each Flush has the
+    // log try to say how many it has left out, in vain.
+    const std::string start = "2026-11-30T12:34:56.789Z info ";
+    const FileSizeLimit full(3 * (start.size() + 7) + start.size() + 3);
+    for (int i = 0; i < 10; ++i) {
+      (*log)->Write("a line");
+      (*log)->Flush(absl::InfiniteDuration());
+    }
+  }
+  (*log)->Write("room");
+  EXPECT_TRUE((*log)->Flush(absl::InfiniteDuration()));
+
+  std::ifstream file(path);
+  std::vector<std::string> texts;
+  for (std::string line; std::getline(file, line);) {
+    texts.push_back(line.substr(line.find(' ', line.find(' ') + 1) + 1));
+  }
+  EXPECT_THAT(texts, UnorderedElementsAre("a line", "a line", "a line", "a l",
+                                          "7 lines left out", "room"));
+  EXPECT_EQ((*log)->stats()[static_cast<size_t>(LogSource::kServer)].by_reader,
+            7);
 }
 
 TEST(LogStartTest, WithoutADescriptorNothingIsWritten) {
