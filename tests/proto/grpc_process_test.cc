@@ -9,16 +9,24 @@
 namespace attnd::wire {
 namespace {
 
-constexpr char kName[] = "GRPC_POLL_STRATEGY";
+void IsSetUnlessTheUserHas(const char* name, const char* value,
+                           const char* users) {
+  unsetenv(name);
+  PrepareForGrpc();
+  EXPECT_STREQ(std::getenv(name), value);
+  setenv(name, users, /*overwrite=*/1);
+  PrepareForGrpc();
+  EXPECT_STREQ(std::getenv(name), users);
+  unsetenv(name);
+}
 
 TEST(GrpcProcessTest, PollsByQueueUnlessTheUserHasSaidHow) {
-  unsetenv(kName);
-  PrepareForGrpc();
-  EXPECT_STREQ(std::getenv(kName), "poll");
-  setenv(kName, "epoll1", /*overwrite=*/1);
-  PrepareForGrpc();
-  EXPECT_STREQ(std::getenv(kName), "epoll1");
-  unsetenv(kName);
+  IsSetUnlessTheUserHas("GRPC_POLL_STRATEGY", "poll", "epoll1");
+}
+
+TEST(GrpcProcessTest, LooksAtConnectionsOftenUnlessTheUserHasSaidWhen) {
+  IsSetUnlessTheUserHas("GRPC_CLIENT_CHANNEL_BACKUP_POLL_INTERVAL_MS", "100",
+                        "5000");
 }
 
 #ifdef NDEBUG
