@@ -4,7 +4,8 @@
 #   deploy/packages.sh          installs what a build needs
 #   deploy/packages.sh test     and what the tests need
 #   deploy/packages.sh lint     and what tests/lint.py needs
-#   deploy/packages.sh --print [test|lint]   only prints the list
+#   deploy/packages.sh check    what deploy/check.sh needs, and nothing else
+#   deploy/packages.sh --print [test|lint|check]   only prints the list
 #
 # Installs nothing that is there already; uses sudo only when not root.
 set -euo pipefail
@@ -28,6 +29,11 @@ test=(
   python3-numpy python3-matplotlib  # the study's formulas and plots
 )
 lint=(clang clang-format clang-tidy libclang-rt-dev)
+check=(
+  shellcheck systemd
+  python3 python3-venv    # tools of PyPI: deploy/checks/tools.sh
+  debian-archive-keyring  # and of Debian 13
+)
 
 # Quicker TLS, which these processors alone have.
 [ "$(dpkg --print-architecture)" != amd64 ] || build+=(libipsec-mb-dev)
@@ -39,7 +45,8 @@ case "${1:-}" in
   '') ;;
   test) wanted+=("${test[@]}") ;;
   lint) wanted+=("${test[@]}" "${lint[@]}") ;;
-  *) sed -n '2,10s/^# \?//p' "$0" >&2; exit 2 ;;
+  check) wanted=("${check[@]}") ;;
+  *) sed -n '2,11s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 [ -n "$print" ] && { printf '%s\n' "${wanted[@]}"; exit; }
 

@@ -10,7 +10,7 @@ usage() { sed -n '2,7s/^# \?//p' "$0" >&2; exit 2; }
 places=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do places+=("$1"); shift; done
 [ $# -eq 0 ] || shift
-[ ${#places[@]} -ge 1 ] && [ ${#places[@]} -le 2 ] || usage
+case ${#places[@]} in 1 | 2) ;; *) usage ;; esac
 build=$(realpath "${places[0]}")
 results=$(realpath -m "${places[1]:-$build/real_data}")
 # Short paths in what is printed.

@@ -33,6 +33,7 @@ apart=(unshare --pid --fork --kill-child --mount-proc --ipc --net --mount)
 
 # What both see is at /mnt. Nothing else that is written can be seen by the other.
 shared=$(mktemp -d)
+# shellcheck disable=SC2016  # it is another shell that expands them
 inside='set -e
   mount --bind "$1" /mnt
   mount -t tmpfs -o size=4k none /dev/shm
