@@ -67,7 +67,7 @@ for name in "${chosen[@]}"; do
     *)
       failed=$((failed + 1))
       echo "FAILED   $line"
-      sed 's/^/    /' "$log"
+      sed -n '1,80s/^/    /p; 81s/.*/    .../p' "$log"
       ;;
   esac
 done

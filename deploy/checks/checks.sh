@@ -63,11 +63,17 @@ check_hadolint() {
 }
 
 check_compose() {
-  local compose file found
+  local compose file found base
   compose=$(need docker-compose) || { echo "$compose"; return 3; }
   found=$(files 'deploy/docker/docker-compose*.yml') || { echo "$found"; return 1; }
+  base=deploy/docker/docker-compose.yml
   for file in $found; do
-    "$compose" -f "$file" config --quiet || fault "$file is not valid"
+    # docker-compose.NAME.yml changes something of the base.
+    if [ "$file" = "$base" ]; then
+      "$compose" -f "$base" config --quiet || fault "$file is not valid"
+    else
+      "$compose" -f "$base" -f "$file" config --quiet || fault "$file is not valid over $base"
+    fi
   done
   return $wrong
 }
@@ -132,10 +138,12 @@ check_scaling() {
 }
 
 check_config() {
-  local helm python
+  local helm python program
   helm=$(need helm) || { echo "$helm"; return 3; }
   python=$(need python3) || { echo "$python"; return 3; }
-  [ -x "$build/server/attnd" ] || { echo "no attnd is built in $build"; return 3; }
+  for program in server/attnd client/attnctl tests/make_certificate; do
+    [ -x "$build/$program" ] || { echo "$build/$program is not built"; return 3; }
+  done
   "$python" -B tests/deploy/config_test.py --helm="$helm" --chart="$chart" --build="$build"
 }
 

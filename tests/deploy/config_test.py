@@ -43,7 +43,7 @@ def make_secrets(folder, conf):
     signed = f"--ca={folder}/authority"
     certificate("server", signed, "--dns=demo-attnd.attention.svc", "--dns=attention.example")
     certificate("client", signed, "--cn=test")
-    token = "a token of the test"
+    token = "a-token-of-the-test"
     files = {
         "tls/tls.crt": "server.pem", "tls/tls.key": "server.key",
         "ca/ca.crt": "authority.pem",
