@@ -24,7 +24,7 @@ declare -A about=(
   [shellcheck]="every shell script of the tree"
   [yamllint]="every YAML file of the tree but the chart's templates"
   [json]="every JSON file of the tree, the dashboard among them"
-  [schema]="buf lint and breaking, by tests/proto/check_schema.sh"
+  [schema]="buf lint and breaking against the last release (tests/rules/schema.py)"
 )
 
 # In a check: what is wrong. It goes on, so that one run tells everything.
@@ -221,6 +221,8 @@ END
 }
 
 check_schema() {
-  [ -x tests/proto/check_schema.sh ] || { echo "there is no tests/proto/check_schema.sh"; return 1; }
-  tests/proto/check_schema.sh
+  local said
+  [ -f tests/rules/schema.py ] || { echo "there is no tests/rules/schema.py"; return 1; }
+  said=$(tests/python/venv.sh 2>&1) || { echo "cannot install: ${said##*$'\n'}"; return 3; }
+  ATTND_REQUIRE_TOOLS=1 python3 tests/rules/schema.py .
 }
