@@ -6,6 +6,7 @@ other.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import unittest
@@ -44,14 +45,16 @@ class ClientTest(unittest.TestCase):
     return self.stub.Backward(request, timeout=60)
 
 
-def main(doc, **numbers):
+def main(doc, programs=(), **numbers):
   """Runs the tests of the main module, which `doc` describes.
 
-  Its flags, --server and one for each of `numbers` with their defaults, are
-  in OPTIONS.
+  Its flags are in OPTIONS: --server and the other `programs`, which are paths,
+  and one for each of `numbers` with their defaults.
   """
   parser = argparse.ArgumentParser(description=doc.splitlines()[0])
-  parser.add_argument("--server", required=True, help="path of attnd")
+  for program in ("server", *programs):
+    parser.add_argument(f"--{program}", type=os.path.abspath, required=True,
+                        help="path of attnd" if program == "server" else "path")
   for name, default in numbers.items():
     parser.add_argument(f"--{name}", type=int, default=default,
                         help="(default %(default)s)")

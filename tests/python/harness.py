@@ -4,6 +4,7 @@ import atexit
 import gc
 import importlib
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -85,6 +86,18 @@ class Server:
 
   def log(self):
     return self.log_path.read_text(errors="replace")
+
+  def admin_address(self):
+    """Where it listens for operators, if it was told --admin_address."""
+    # The port file may be there before the line of the log.
+    deadline = time.monotonic() + self.START_SECONDS
+    while True:
+      found = re.search(r"admin on (127\.0\.0\.1:\d+)", self.log())
+      if found:
+        return found[1]
+      if time.monotonic() > deadline:
+        raise RuntimeError("attnd told of no admin address:\n" + self.log())
+      time.sleep(0.01)
 
   def channel(self, address=None):
     return grpc.insecure_channel(address or self.address, CHANNEL_OPTIONS)
