@@ -22,7 +22,14 @@ if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
   set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPUs to compile for")
 endif()
 enable_language(CUDA)
+# Told that a project needs CMake 3.25, the module of Debian 12's CMake marks
+# CUDA::nvToolsExt as deprecated without asking whether there is one, which is an
+# error with toolkits since 13.0: these have none.
+set(ATTND_CMAKE_MINIMUM ${CMAKE_MINIMUM_REQUIRED_VERSION})
+set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
 find_package(CUDAToolkit REQUIRED)
+set(CMAKE_MINIMUM_REQUIRED_VERSION ${ATTND_CMAKE_MINIMUM})
+unset(ATTND_CMAKE_MINIMUM)
 # Sanitizers look at what the host runs: what runs on a GPU is compiled as for a
 # release, and ccache has it from there, whatever the folders of the two are.
 if(ATTND_SANITIZE)
