@@ -5,7 +5,9 @@
 #   deploy/packages.sh test     and what the tests need
 #   deploy/packages.sh lint     and what tests/lint.py needs
 #   deploy/packages.sh check    what deploy/check.sh needs, and nothing else
-#   deploy/packages.sh --print [test|lint|check]   only prints the list
+#   deploy/packages.sh bundle   what a build and deploy/bundle.sh need
+#   deploy/packages.sh image    what deploy/docker/build.sh needs without Docker, no build
+#   deploy/packages.sh --print [GROUP]   only prints the list
 #
 # Installs nothing that is there already; uses sudo only when not root.
 set -euo pipefail
@@ -34,6 +36,18 @@ check=(
   python3 python3-venv    # tools of PyPI: deploy/checks/tools.sh
   debian-archive-keyring  # and of Debian 13
 )
+bundle=(
+  patchelf         # programs find the libraries beside them
+  ca-certificates  # whom programs in an image trust
+  tzdata           # and its time zone
+  debootstrap      # bare roots to try a tarball in
+  ccache           # what an image's build compiles once, it need not again
+)
+image=(
+  podman runc   # builds images and runs them
+  debootstrap   # the base of the build, where there is no registry
+  python3
+)
 
 # Quicker TLS, which these processors alone have.
 [ "$(dpkg --print-architecture)" != amd64 ] || build+=(libipsec-mb-dev)
@@ -46,7 +60,9 @@ case "${1:-}" in
   test) wanted+=("${test[@]}") ;;
   lint) wanted+=("${test[@]}" "${lint[@]}") ;;
   check) wanted=("${check[@]}") ;;
-  *) sed -n '2,11s/^# \?//p' "$0" >&2; exit 2 ;;
+  bundle) wanted+=("${bundle[@]}") ;;
+  image) wanted=("${image[@]}") ;;
+  *) sed -n '2,13s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 [ -n "$print" ] && { printf '%s\n' "${wanted[@]}"; exit; }
 
