@@ -38,6 +38,7 @@
 #include "server/telemetry/metrics.h"
 #include "server/telemetry/metrics_server.h"
 #include "server/telemetry/refusal_log.h"
+#include "server/telemetry/span_sink.h"
 #include "server/transfer/alarms.h"
 #include "server/transfer/transfer_table.h"
 #include "server/transport.h"
@@ -111,6 +112,7 @@ class Server::Impl {
     tls_peers_->SayGoodbye();
     lingering_->EndAll();
     lingering_->WaitForNone(last, kLastResponses);
+    if (spans_ != nullptr) spans_->Flush(kLastResponses);
   }
 
   std::vector<std::string> Describe() const {
@@ -173,7 +175,13 @@ class Server::Impl {
         UploadLimits{shares.transport_bytes, shares.small_bytes,
                      options_.max_message_bytes, shares.max_waiting});
     metrics_ = std::make_shared<Metrics>(Facts(), [this] { return Stats(); });
-    calls_ = std::make_unique<CallLog>(*metrics_, options_.calls);
+    if (!options_.otlp_endpoint.empty()) {
+      auto spans =
+          StartOtlpSpans({options_.otlp_endpoint, instance_id_, options_.log});
+      if (!spans.ok()) return spans.status();
+      spans_ = *std::move(spans);
+    }
+    calls_ = std::make_unique<CallLog>(*metrics_, options_.calls, spans_.get());
     return absl::OkStatus();
   }
 
@@ -368,6 +376,7 @@ class Server::Impl {
   std::unique_ptr<Scheduler> scheduler_;
   ConnectionTable connections_;
   std::shared_ptr<Metrics> metrics_;
+  std::unique_ptr<SpanSink> spans_;  // null: nobody collects them
   std::unique_ptr<CallLog> calls_;
   AdmittedCalls admitted_calls_;
   std::unique_ptr<UploadRoom> uploads_;

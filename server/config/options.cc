@@ -122,6 +122,10 @@ absl::Status ServerOptions::Validate() const {
                         absl::Milliseconds(100), absl::Hours(24)));
   status.Update(InRange("--keepalive_timeout", keepalive_timeout,
                         absl::Milliseconds(100), absl::Hours(24)));
+  if (!otlp_endpoint.empty() && !absl::StartsWith(otlp_endpoint, "http://") &&
+      !absl::StartsWith(otlp_endpoint, "https://")) {
+    return BadOption("--otlp_endpoint", "must begin with http:// or https://");
+  }
   if (calls.slow_time != absl::ZeroDuration()) {
     status.Update(InRange("--slow_time", calls.slow_time, absl::Microseconds(1),
                           absl::Hours(24)));

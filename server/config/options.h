@@ -109,6 +109,9 @@ struct ServerOptions {
   // left.
   WriteLine log;
   CallLogOptions calls;
+  // Where spans go of calls that are in a recorded trace: "http://host:4317", a
+  // collector that speaks OTLP over gRPC. Empty: nowhere.
+  std::string otlp_endpoint;
   // What the log's own reader has missed. Empty: nobody counts.
   std::function<LogStats()> log_stats;
 

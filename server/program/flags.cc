@@ -148,6 +148,11 @@ void AddLogFlags(CLI::App& app, Flags& flags) {
   AddDuration(app, "--slow_time", flags.server.calls.slow_time,
               "Calls that take longer are logged as slow; 0: none")
       ->group("Log");
+  app.add_option("--otlp_endpoint", flags.server.otlp_endpoint,
+                 "Send spans of calls that are in a recorded trace to this "
+                 "collector, by OTLP over gRPC, e.g. http://127.0.0.1:4317; "
+                 "empty: to none")
+      ->group("Log");
 }
 
 void AddRegionFlags(CLI::App& app, RegionOptions& r) {

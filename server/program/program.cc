@@ -181,7 +181,7 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   try {
     ParseFlags(app, argc, argv,
                {"--unix_socket", "--region_socket", "--region_group",
-                "--admin_address"});
+                "--admin_address", "--otlp_endpoint"});
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kBadFlags;
   }

@@ -67,6 +67,7 @@ void CallLog::Add(CallRecord call, absl::Time now) {
   const bool is_slow = options_.slow_time > absl::ZeroDuration() &&
                        call.total > options_.slow_time;
   metrics_.CallEnded(call, is_slow);
+  if (spans_ != nullptr) spans_->Add(call);
   const LogLevel level = LevelOf(call.code, is_slow);
   if (options_.write && level >= options_.level) Write(call, level, now);
   const bool is_among_slowest =

@@ -19,6 +19,7 @@
 #include "server/telemetry/call_record.h"
 #include "server/telemetry/line_limit.h"
 #include "server/telemetry/metrics.h"
+#include "server/telemetry/span_sink.h"
 
 namespace attnd::server {
 
@@ -41,9 +42,9 @@ class CallLog {
     std::vector<Ended> slowest;  // of kSlowestOf, the slowest first
   };
 
-  // `metrics` outlives it.
-  CallLog(Metrics& metrics, CallLogOptions options)
-      : metrics_(metrics), options_(std::move(options)) {}
+  // `metrics` and `spans`, which may be null, outlive it.
+  CallLog(Metrics& metrics, CallLogOptions options, SpanSink* spans = nullptr)
+      : metrics_(metrics), options_(std::move(options)), spans_(spans) {}
 
   void Add(CallRecord call, absl::Time now);
   Recent recent(absl::Time now) const;
@@ -60,6 +61,7 @@ class CallLog {
 
   Metrics& metrics_;
   const CallLogOptions options_;
+  SpanSink* const spans_;
   // Calls that take less, while `stale_at_` has not passed, are not among the
   // slowest. Both are looked at without the lock, which most calls never take.
   std::atomic<int64_t> least_nanoseconds_ = 0;
