@@ -190,12 +190,13 @@ driver() {
     return
   fi
   remove "$client"
-  "${engine[@]}" create --name="$client" "$judge" >/dev/null
+  "${engine[@]}" create --name="$client" "$judge" /bin/true >/dev/null
   "${engine[@]}" cp "$client:/libcuda.so.1" "$results/libcuda.so.1"
   finds() {
     once --network=none --env=LD_DEBUG=libs --volume="$results/libcuda.so.1:$1/libcuda.so.1:ro" \
       "$image" --device=cuda >"$results/loader" 2>&1 || true
-    grep -q "calling init: $1/libcuda.so.1" "$results/loader"
+    # /lib is a link to /usr/lib.
+    grep -qE "calling init: ($1|${1#/usr})/libcuda\.so\.1$" "$results/loader"
   }
   for folder in "/usr/lib/$(uname -m)-linux-gnu" /usr/lib64 /usr/local/nvidia/lib64; do
     judged "finds a GPU's driver in $folder" finds "$folder"
