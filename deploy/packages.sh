@@ -40,12 +40,12 @@ bundle=(
   patchelf         # programs find the libraries beside them
   ca-certificates  # whom programs in an image trust
   tzdata           # and its time zone
-  debootstrap      # bare roots to try a tarball in
+  debootstrap debian-archive-keyring  # bare roots to try a tarball in
   ccache           # what an image's build compiles once, it need not again
 )
 image=(
   podman runc   # builds images and runs them
-  debootstrap   # the base of the build, where there is no registry
+  debootstrap debian-archive-keyring  # the base of the build, where there is no registry
   python3
 )
 
