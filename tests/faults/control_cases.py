@@ -42,6 +42,8 @@ def control_request_left_waiting(bench):
     found = '; '.join(left_behind(scene.server, scene.rest))
     for part in 'queue_requests', 'running_requests', 'account_bytes', 'connections':
         require(f'attnd_{part} is' in found, f'{part} is not found: {found}')
+    # The time of a lane is counted while it runs, so that one that never ends is found by it.
+    require('a lane is busy' in found, f'the lane is not found: {found}')
 
 
 @case

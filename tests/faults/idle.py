@@ -17,7 +17,8 @@ POOL_SLACK_THREADS = 2 * processors() + 2
 
 ZERO_AT_REST = (
     'attnd_queue_requests', 'attnd_queue_floating_point_operations', 'attnd_running_requests',
-    'attnd_account_bytes', 'attnd_upload_bytes', 'attnd_uploads_waiting', 'attnd_connections',
+    'attnd_queue_oldest_seconds', 'attnd_account_bytes', 'attnd_upload_bytes',
+    'attnd_uploads_waiting', 'attnd_connections', 'attnd_draining',
     'attnd_region_connections', 'attnd_region_leases', 'attnd_region_leased_bytes')
 SAME_AT_REST = ('attnd_region_free_bytes', 'attnd_account_limit_bytes', 'attnd_lanes')
 
@@ -51,6 +52,10 @@ def busy_with(server):
         found.append(f'health is {status["health"]}')
     if server.page('/readyz')[0] != 200:
         found.append('it is not ready')
+    later = server.metrics()
+    found += [f'a lane is busy: {series} was {value} and is {later[series]}'
+              for series, value in metrics.items()
+              if series.startswith('attnd_lane_busy_seconds_total') and later[series] != value]
     return found
 
 

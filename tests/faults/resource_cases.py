@@ -53,6 +53,7 @@ def _press(bench, scene):
              for target in (scene.server.tcp, scene.server.unix)
              for transport in ('unary', 'stream')]
     retrying = scene.load(shapes=HEAVY, requests=bench.fewer(60), concurrency=16, attempts=20)
+    bench.eventually(lambda: scene.server.metric('attnd_uploads_waiting') > 0, 'memory was enough')
     refused = 0
     for load in [*loads, retrying]:
         outcome = load.end()
