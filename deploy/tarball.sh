@@ -88,7 +88,7 @@ check_in() {
   local release=$1 root=$work/$1 results=$work/results-$1 programs=$work/programs-$1
   echo
   echo "--- $release"
-  debootstrap --variant=minbase "$release" "$root" "${ATTND_DEBIAN_MIRROR:-http://deb.debian.org/debian}" \
+  debootstrap --variant=minbase "$release" "$root" ${ATTND_DEBIAN_MIRROR:+"$ATTND_DEBIAN_MIRROR"} \
     >"$work/$release.log" || { cat "$work/$release.log" >&2; fail "debootstrap failed"; }
   chroot "$root" ldd --version | sed -n 1p
   mkdir "$root/opt/attnd"

@@ -49,12 +49,14 @@ fi
 
 # A Debian 12 with nothing but what every Debian has, as an image.
 make_base() {
-  local root mirror=${ATTND_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+  local root mirror
   root=$(mktemp -d)
   # shellcheck disable=SC2064  # this root
   trap "rm -rf --one-file-system '$root'" RETURN
-  debootstrap --variant=minbase bookworm "$root" "$mirror" >"$root.log" || { cat "$root.log" >&2; return 1; }
+  # Without a mirror debootstrap takes its own.
+  debootstrap --variant=minbase bookworm "$root" ${ATTND_DEBIAN_MIRROR:+"$ATTND_DEBIAN_MIRROR"} >"$root.log" || { cat "$root.log" >&2; return 1; }
   rm "$root.log"
+  mirror=$(awk '$1 == "deb" {print $2; exit}' "$root/etc/apt/sources.list")
   cat >"$root/etc/apt/sources.list" <<END
 deb $mirror bookworm main
 deb $mirror bookworm-updates main
