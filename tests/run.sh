@@ -41,16 +41,8 @@ deploy/packages.sh test
 step "Python modules in build/venv"
 tests/python/venv.sh
 
-# Taken out of its package: installing that would start a Prometheus server.
-if ! command -v promtool >/dev/null; then
-  tools=$PWD/build/tools
-  if [ ! -x "$tools/usr/bin/promtool" ]; then
-    step "promtool in build/tools"
-    mkdir -p "$tools"
-    (cd "$tools" && apt-get -q download prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb)
-  fi
-  PATH=$tools/usr/bin:$PATH
-fi
+step "promtool and Prometheus"
+PATH=$(tests/monitoring/prometheus.sh):$PATH
 
 step "configure ($preset)"
 cmake --preset "$preset" -DATTND_WERROR="${ATTND_WERROR:-OFF}" >build/configure.log || { cat build/configure.log; exit 1; }
