@@ -26,7 +26,7 @@ OURS = ('base/', 'kernels/', 'proto/', 'server/', 'client/', 'attnd/')
 # Messages that gRPC's own services exchange are Protocol Buffers' alone.
 GRPC = re.compile(r'(grpc|grpcpp|grpc\+\+)/(?!.*\.pb\.h$)|.*\.grpc\.pb\.h$')
 PROTOBUF = re.compile(r'google/|.*\.pb\.h$')
-FLAGS = re.compile(r'base/flags\.h$|CLI/')
+FLAGS = re.compile(r'base/flag(s|_file)\.h$|CLI/')
 CUDA = re.compile(r'cuda|cublas|cudnn|nvrtc|nccl|cute/|cutlass/|cooperative_groups')
 
 # The edges that speak RPC: nothing else knows gRPC.

@@ -11,6 +11,7 @@ REFUSED = [
     ('base/a.cc', '"client/attnctl/npy.h"'),
     ('base/a.cc', '"server/config/options.h"'),
     ('kernels/a.cc', '"base/flags.h"'),
+    ('proto/a.cc', '"base/flag_file.h"'),
     ('proto/a.cc', '"base/flags.h"'),
     ('kernels/a.cc', '"CLI/CLI.hpp"'),
     ('kernels/a.cc', '"server/config/options.h"'),
