@@ -1,6 +1,5 @@
 #include "server/program/flags.h"
 
-#include <map>
 #include <string>
 #include <utility>
 #include <variant>
@@ -76,27 +75,6 @@ void AddDevice(CLI::App& app, DeviceOptions& devices) {
       ->group("Device");
 }
 
-void AddTlsFlags(CLI::App& app, tls::CredentialFiles& t) {
-  app.add_option("--tls_cert", t.certificate,
-                 "Encrypts TCP: PEM file with the server's certificate and "
-                 "those that lead to a root; read again when it changes")
-      ->group("TLS");
-  app.add_option("--tls_key", t.key, "PEM file with its private key")
-      ->group("TLS");
-  app.add_option("--tls_client_ca", t.client_ca,
-                 "PEM file with the roots of clients' certificates; nobody may "
-                 "connect by TCP without one that leads there")
-      ->group("TLS");
-  app.add_option("--tls_min_version", t.min_version,
-                 "The oldest version that is spoken: 1.2 or 1.3")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, tls::MinVersion>{
-              {"1.2", tls::MinVersion::kTls12},
-              {"1.3", tls::MinVersion::kTls13}}))
-      ->default_str("1.2")
-      ->group("TLS");
-}
-
 // One of some words.
 template <typename T, size_t n>
 CLI::Option* AddChoice(CLI::App& app, const std::string& name, T& value,
@@ -123,6 +101,25 @@ CLI::Option* AddChoice(CLI::App& app, const std::string& name, T& value,
           help)
       ->type_name("WORD")
       ->default_str(current);
+}
+
+constexpr std::pair<const char*, tls::MinVersion> kTlsVersions[] = {
+    {"1.2", tls::MinVersion::kTls12}, {"1.3", tls::MinVersion::kTls13}};
+
+void AddTlsFlags(CLI::App& app, tls::CredentialFiles& t) {
+  app.add_option("--tls_cert", t.certificate,
+                 "Encrypts TCP: PEM file with the server's certificate and "
+                 "those that lead to a root; read again when it changes")
+      ->group("TLS");
+  app.add_option("--tls_key", t.key, "PEM file with its private key")
+      ->group("TLS");
+  app.add_option("--tls_client_ca", t.client_ca,
+                 "PEM file with the roots of clients' certificates; nobody may "
+                 "connect by TCP without one that leads there")
+      ->group("TLS");
+  AddChoice(app, "--tls_min_version", t.min_version, kTlsVersions,
+            "The oldest version that is spoken: 1.2 or 1.3")
+      ->group("TLS");
 }
 
 constexpr std::pair<const char*, Reflection> kReflections[] = {
@@ -257,6 +254,14 @@ void AddFlags(CLI::App& app, Flags& flags) {
   ServerOptions& s = flags.server;
   SchedulerOptions& q = s.scheduler;
   app.set_version_flag("--version", kVersion);
+  app.add_option("--config", flags.config,
+                 "File with flags, one a line as in \"port = 7411\"; what the "
+                 "command line has goes first")
+      ->type_name("FILE")
+      ->configurable(false);
+  app.add_flag("--print_config", flags.print_config,
+               "Print what attnd would run with, as such a file, and exit")
+      ->configurable(false);
   AddDevice(app, flags.devices);
   app.add_option("--threads", flags.devices.cpu.threads,
                  "CPU compute threads; 0: one per processor")
@@ -393,13 +398,17 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.get_formatter()->column_width(40);
 }
 
-void SetDeviceDefaults(const CLI::App& app, Flags& flags) {
+void SetDeviceDefaults(CLI::App& app, Flags& flags) {
   SchedulerOptions& options = flags.server.scheduler;
   const SchedulerOptions defaults = SchedulerDefaults(flags.devices.kind);
   for (const SchedulerFlag& flag : kByDevice) {
     if (app.count(flag.name) > 0) continue;
-    std::visit([&](auto value) { options.*value = defaults.*value; },
-               flag.value);
+    std::visit(
+        [&](auto value) {
+          options.*value = defaults.*value;
+          app.get_option(flag.name)->default_str(absl::StrCat(defaults.*value));
+        },
+        flag.value);
   }
 }
 

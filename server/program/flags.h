@@ -22,14 +22,16 @@ struct Flags {
   DeviceOptions devices;
   std::string port_file;
   LogOptions log;
+  std::string config;  // a file with flags; empty: none
+  bool print_config = false;
 };
 
 // Lets `app` read all of `flags`, which must outlive it.
 void AddFlags(CLI::App& app, Flags& flags);
 
 // Sets what was not given to its default on the devices, once they are
-// resolved.
-void SetDeviceDefaults(const CLI::App& app, Flags& flags);
+// resolved, and has `app` know it as the default.
+void SetDeviceDefaults(CLI::App& app, Flags& flags);
 
 }  // namespace attnd::server
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "base/flag_file.h"
 #include "base/flags.h"
 #include "proto/wire/grpc_process.h"
 #include "server/program/descriptors.h"
@@ -22,6 +24,7 @@
 #include "server/program/frame_reads.h"
 #include "server/program/heap.h"
 #include "server/program/library_log.h"
+#include "server/program/notify.h"
 #include "server/program/signals.h"
 #include "server/program/threads.h"
 #include "server/server.h"
@@ -120,6 +123,12 @@ void ExitAtSecondSignal(const sigset_t& signals, Server& server, Log& log) {
   }
 }
 
+// Tells the service manager, if there is one.
+void Tell(absl::string_view news, Log& log) {
+  const absl::Status told = Notify(NotifySocket(), news);
+  if (!told.ok()) log.Write(told.message());
+}
+
 // In a build with the address sanitizer: exits with its code if anything that
 // nothing points to is left. It would look by itself, but only at an exit that
 // runs exit handlers.
@@ -151,6 +160,7 @@ int Serve(Flags& flags, const CreateBackends& create, const sigset_t& signals,
     log.Write(absl::StrCat("--port_file: cannot write ", flags.port_file));
     return kFailed;
   }
+  Tell(kReady, log);
 
   const int signal = AwaitEnd(signals, log, kHeapInterval, [&] {
     if (!(*server)->IsQuiet()) return;
@@ -159,12 +169,43 @@ int Serve(Flags& flags, const CreateBackends& create, const sigset_t& signals,
   });
   log.Write(absl::StrCat(strsignal(signal), ": draining for up to ",
                          absl::FormatDuration(flags.server.drain_time)));
+  Tell(Stopping(flags.server.drain_time), log);
   ExitAtSecondSignal(signals, **server, log);
   (*server)->Drain(flags.server.drain_time);
   (*server)->RemoveUnixSocket();
   log.Write("bye");
   CheckLeaks();
   ExitNow(log, kOk);
+}
+
+// The command line, then --config. Throws CLI::ParseError.
+void ReadFlags(CLI::App& app, int argc, char** argv, const Flags& flags) {
+  const std::set<std::string> may_be_empty = {
+      "--unix_socket", "--region_socket", "--region_group", "--admin_address",
+      "--otlp_endpoint"};
+  ParseFlags(app, argc, argv, may_be_empty);
+  if (flags.config.empty()) return;
+  ReadFlagFile(app, flags.config, may_be_empty);
+}
+
+// Flags that do not go together, or are out of range.
+void RefuseFlags(const absl::Status& why, const Flags& flags) {
+  std::fprintf(stderr, "%s\n", std::string(why.message()).c_str());
+  if (!flags.config.empty()) {
+    std::fprintf(stderr, "Flags were read from %s as well.\n",
+                 flags.config.c_str());
+  }
+  std::fprintf(stderr, "Run with --help for more information.\n");
+}
+
+// What attnd runs with here, as a file for --config. An exit code.
+int PrintConfig(const CLI::App& app) {
+  std::printf(
+      "# What attnd runs with, as a file for --config: what it was given, "
+      "and,\n"
+      "# commented out, what it takes where it was given nothing.\n%s",
+      WriteFlagFile(app).c_str());
+  return std::fflush(stdout) == 0 ? kOk : kFailed;
 }
 
 }  // namespace
@@ -179,9 +220,7 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   app.option_defaults()->always_capture_default();
   AddFlags(app, flags);
   try {
-    ParseFlags(app, argc, argv,
-               {"--unix_socket", "--region_socket", "--region_group",
-                "--admin_address", "--otlp_endpoint"});
+    ReadFlags(app, argc, argv, flags);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kOk : kBadFlags;
   }
@@ -194,10 +233,10 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   SetDeviceDefaults(app, flags);
   const absl::Status valid = flags.server.Validate();
   if (!valid.ok()) {
-    std::fprintf(stderr, "%s\nRun with --help for more information.\n",
-                 std::string(valid.message()).c_str());
+    RefuseFlags(valid, flags);
     return kBadFlags;
   }
+  if (flags.print_config) return PrintConfig(app);
   absl::StatusOr<std::unique_ptr<Log>> started =
       Log::Start(STDERR_FILENO, flags.log);
   if (!started.ok()) {

@@ -1,14 +1,23 @@
 // What keeps attnd from starting: it says so, exits with 1 and leaves nothing.
+// And who is told that it has started.
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/descriptor.h"
+#include "tests/hang_limit.h"
 #include "tests/integration/process.h"
 
 namespace attnd::testing {
@@ -103,6 +112,47 @@ TEST(ProgramStart, FewDescriptorsMakeFewConnections) {
   EXPECT_TRUE(absl::StrContains(
       ran.output, "for a single connection the process may have only 32"))
       << ran.output;
+}
+
+// A datagram that comes within kHangLimit, or nothing.
+std::string Receive(int socket) {
+  pollfd ready = {socket, POLLIN, 0};
+  char bytes[256];
+  if (poll(&ready, 1, absl::ToInt64Milliseconds(kHangLimit)) != 1) return "";
+  const ssize_t n = recv(socket, bytes, sizeof(bytes), MSG_DONTWAIT);
+  return n < 0 ? "" : std::string(bytes, n);
+}
+
+TEST(ProgramStart, TheServiceManagerIsToldOfBothEnds) {
+  const TempFolder folder;
+  const std::string path = folder.File("notify");
+  const Descriptor manager(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  ASSERT_EQ(bind(manager.get(), reinterpret_cast<sockaddr*>(&address),
+                 sizeof(address)),
+            0);
+  ASSERT_EQ(setenv("NOTIFY_SOCKET", path.c_str(), 1), 0);
+  const auto process = ServerProcess::Start(ATTND_BINARY, {"--drain_time=90s"});
+  ASSERT_EQ(unsetenv("NOTIFY_SOCKET"), 0);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_EQ(Receive(manager.get()), "READY=1");
+  (*process)->Signal(SIGTERM);
+  const std::string end = Receive(manager.get());
+  EXPECT_TRUE(absl::StartsWith(end, "STOPPING=1\n")) << end;
+  EXPECT_TRUE(absl::StrContains(end, "1m30s")) << end;
+  EXPECT_EQ((*process)->Wait(), 0);
+}
+
+TEST(ProgramStart, AServiceManagerThatIsGoneStopsNothing) {
+  ASSERT_EQ(setenv("NOTIFY_SOCKET", "/no/such/socket", 1), 0);
+  const auto process = ServerProcess::Start(ATTND_BINARY);
+  ASSERT_EQ(unsetenv("NOTIFY_SOCKET"), 0);
+  ASSERT_TRUE(process.ok()) << process.status();
+  EXPECT_TRUE((*process)->AwaitLog("NOTIFY_SOCKET=/no/such/socket: "));
+  (*process)->Signal(SIGTERM);
+  EXPECT_EQ((*process)->Wait(), 0);
 }
 
 }  // namespace
