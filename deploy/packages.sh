@@ -7,6 +7,7 @@
 #   deploy/packages.sh check    what deploy/check.sh needs, and nothing else
 #   deploy/packages.sh bundle   what a build and deploy/bundle.sh need
 #   deploy/packages.sh image    what deploy/docker/build.sh needs without Docker, no build
+#   deploy/packages.sh package  what a build needs, and deploy/debian/build.sh
 #   deploy/packages.sh --print [GROUP]   only prints the list
 #
 # Installs nothing that is there already; uses sudo only when not root.
@@ -48,6 +49,10 @@ image=(
   debootstrap debian-archive-keyring  # the base of the build, where there is no registry
   python3
 )
+packaging=(
+  dpkg-dev debhelper help2man lintian    # .deb
+  debootstrap debian-archive-keyring systemd systemd-container procps  # roots to check them in
+)
 
 # Quicker TLS, which these processors alone have.
 [ "$(dpkg --print-architecture)" != amd64 ] || build+=(libipsec-mb-dev)
@@ -62,7 +67,8 @@ case "${1:-}" in
   check) wanted=("${check[@]}") ;;
   bundle) wanted+=("${bundle[@]}") ;;
   image) wanted=("${image[@]}") ;;
-  *) sed -n '2,13s/^# \?//p' "$0" >&2; exit 2 ;;
+  package) wanted+=("${packaging[@]}") ;;
+  *) sed -n '2,14s/^# \?//p' "$0" >&2; exit 2 ;;
 esac
 [ -n "$print" ] && { printf '%s\n' "${wanted[@]}"; exit; }
 
