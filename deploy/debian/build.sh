@@ -57,27 +57,38 @@ else
   : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}"
   export SOURCE_DATE_EPOCH
 
-  step "attnd $version"
-  stage=$out/stage
-  rm -rf "$stage"
-  mkdir -p "$stage"
-  cp -r "$here" "$stage/debian"
-  cp "$here/README.md" "$stage/debian/attnd.README.Debian"
-  depends=$(deploy/packages.sh --print | paste -sd,)
-  sed "s/@BUILD@/$depends/" "$here/control.in" >"$stage/debian/control"
-  cat >"$stage/debian/changelog" <<END_OF_CHANGELOG
+  # pack OUT BUILD BUILT FLAG_OF_CMAKE...: BUILT is BUILD, or empty where it is to be built.
+  pack() {
+    local out=$1 stage=$1/stage
+    rm -rf "$stage"
+    mkdir -p "$stage"
+    cp -r "$here" "$stage/debian"
+    cp "$here/README.md" "$stage/debian/attnd.README.Debian"
+    sed "s/@BUILD@/$(deploy/packages.sh --print | paste -sd,)/" "$here/control.in" >"$stage/debian/control"
+    cat >"$stage/debian/changelog" <<END_OF_CHANGELOG
 attnd ($version) $VERSION_CODENAME; urgency=medium
 
   * attnd $upstream. What is new is in /usr/share/doc/attnd/changelog.gz.
 
  -- attnd maintainers <maintainers@attnd.invalid>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")
 END_OF_CHANGELOG
-  (
-    cd "$stage"
-    export ATTND_SOURCE=$source_root ATTND_BUILD=${built:-$out/build} ATTND_BUILT=$built
-    export ATTND_CMAKE_FLAGS="$*"
-    dpkg-buildpackage --build=binary --unsigned-source --unsigned-changes
-  )
+    (
+      cd "$stage"
+      export ATTND_SOURCE=$source_root ATTND_BUILD=$2 ATTND_BUILT=$3 ATTND_CMAKE_FLAGS="${*:4}"
+      dpkg-buildpackage --build=binary --unsigned-source --unsigned-changes
+    )
+  }
+  step "attnd $version"
+  rm -f "$out"/*.deb
+  pack "$out" "${built:-$out/build}" "$built" "$@"
+  if [ -n "$check" ]; then
+    step "packed again, it is the same"
+    mkdir -p "$out/again"
+    rm -f "$out"/again/*.deb
+    pack "$out/again" "${built:-$out/build}" "${built:-$out/build}" >/dev/null
+    for package in "$out"/again/*.deb; do cmp "$package" "$out/$(basename "$package")"; done
+    sha256sum "$out"/again/*.deb
+  fi
   step "lintian"
   lintian --fail-on error,warning "$out/attnd_${version}"_*.changes
 fi

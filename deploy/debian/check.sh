@@ -143,8 +143,19 @@ in_root journalctl --no-pager --output=cat --unit=attnd | grep -F '"prot" is no 
   fail "the journal does not say why"
 sed -i '$d' "$root/etc/attnd.conf"
 
+step "without a GPU, the narrower sandbox of README.md"
+mkdir "$root/etc/systemd/system/attnd.service.d"
+grep -xE '\[Service\]|[A-Za-z]+=yes' deploy/debian/README.md >"$root/etc/systemd/system/attnd.service.d/override.conf"
+in_root systemctl daemon-reload
+in_root systemctl restart attnd
+expect MemoryDenyWriteExecute "$(property MemoryDenyWriteExecute)" yes
+expect PrivateDevices "$(property PrivateDevices)" yes
+ask layer0
+rm -r "$root/etc/systemd/system/attnd.service.d"
+in_root systemctl daemon-reload
+
 step "SIGTERM drains"
-in_root systemctl start attnd
+in_root systemctl restart attnd
 in_root systemctl stop attnd
 expect ActiveState "$(property ActiveState)" inactive
 expect Result "$(property Result)" success
@@ -159,7 +170,7 @@ in_root systemctl restart attnd
 dpkg-deb --raw-extract "$root${programs[0]}" "$root/data/next"
 sed -i 's/^\(Version: .*\)-1~/\1-2~/' "$root/data/next/DEBIAN/control"
 echo '# The next version has one more line.' >>"$root/data/next/etc/attnd.conf"
-dpkg-deb --root-owner-group --build "$root/data/next" "$root/packages/next.deb" >/dev/null
+dpkg-deb --root-owner-group -Zgzip -z1 --build "$root/data/next" "$root/packages/next.deb" >/dev/null
 before=$(property MainPID)
 in_root dpkg --install --force-confold /packages/next.deb
 await ActiveState active property ActiveState
@@ -187,7 +198,7 @@ halt
 step "a program in C++ with libattnd-client-dev, against attnd started by hand as its user"
 mount -t proc proc "$root/proc"
 mapfile -t dev < <(in_files libattnd-client-dev)
-in_chroot "$root" apt-get -q -y --no-install-recommends install "${dev[@]}" g++ cmake ninja-build pkg-config
+in_chroot "$root" apt-get -q -y --no-install-recommends install "${dev[@]}" g++ cmake ninja-build
 cp -r tests/client/outside "$root/data/outside"
 in_chroot "$root" cmake -S /data/outside -B /data/outside/build -G Ninja -DCMAKE_BUILD_TYPE=Release
 in_chroot "$root" cmake --build /data/outside/build
