@@ -10,9 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "tests/certificates.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
@@ -49,7 +52,7 @@ class FloodsTest : public ::testing::TestWithParam<Way> {
   const TlsClientOptions* tls() const {
     return GetParam() == Way::kClear ? nullptr : &client_;
   }
-  // The numbers of each "..., after 12 frames and 81920 bytes" in the log.
+  // The numbers of each "... frames=12 bytes=81920" in the log.
   struct Ended {
     int64_t frames = -1;
     int64_t bytes = -1;
@@ -57,14 +60,15 @@ class FloodsTest : public ::testing::TestWithParam<Way> {
   std::vector<Ended> AllEnded() const {
     std::vector<Ended> all;
     for (absl::string_view line : absl::StrSplit(process_->log(), '\n')) {
-      const std::vector<absl::string_view> parts =
-          absl::StrSplit(line, ", after ");
-      if (parts.size() != 2) continue;
-      const std::vector<absl::string_view> words =
-          absl::StrSplit(parts[1], ' ');
+      if (!absl::StrContains(line, "ended a connection of ")) continue;
       Ended& ended = all.emplace_back();
-      EXPECT_TRUE(absl::SimpleAtoi(words.at(0), &ended.frames));
-      EXPECT_TRUE(absl::SimpleAtoi(words.at(3), &ended.bytes));
+      for (absl::string_view word : absl::StrSplit(line, ' ')) {
+        if (absl::ConsumePrefix(&word, "frames=")) {
+          EXPECT_TRUE(absl::SimpleAtoi(word, &ended.frames));
+        } else if (absl::ConsumePrefix(&word, "bytes=")) {
+          EXPECT_TRUE(absl::SimpleAtoi(word, &ended.bytes));
+        }
+      }
     }
     return all;
   }
