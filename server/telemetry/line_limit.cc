@@ -5,7 +5,7 @@
 namespace attnd::server {
 namespace {
 
-constexpr double kPlaceBytes = 2 << 10;
+constexpr double kPlaceBytes = 3 << 10;
 constexpr double kPlaceBytesPerSecond = 1 << 10;
 
 }  // namespace

@@ -28,7 +28,7 @@ class ByteBudget {
 };
 
 // For lines that say what clients did, but not which: all together at most
-// 9 KiB in any second, so none causes more, and at most 3 KiB from one place in
+// 9 KiB in any second, so none causes more, and at most 4 KiB from one place in
 // the code, so that one kind of line leaves room for the others. Time comes
 // from outside. Not thread-safe.
 class LineLimit {
@@ -40,7 +40,7 @@ class LineLimit {
   bool Allows(Place place, size_t bytes, absl::Time now);
 
  private:
-  ByteBudget all_{4 << 10, 5 << 10};
+  ByteBudget all_{5 << 10, 4 << 10};
   // As many as the code has places that log.
   absl::flat_hash_map<Place, ByteBudget> places_;
 };
