@@ -17,7 +17,7 @@ std::string EscapeHtml(absl::string_view text);
 // A table that grows row by row.
 class HtmlTable {
  public:
-  explicit HtmlTable(std::initializer_list<absl::string_view> columns);
+  HtmlTable(std::initializer_list<absl::string_view> columns);
 
   void Row(const std::vector<std::string>& cells);
   // The whole of it; `nothing` in its place where it has no row.
