@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 
 # Past which something hangs; nothing is known to need a tenth of it.
-HANG_SECONDS = 60
+HANG_SECONDS = 120
 
 # Below those that the system takes for connections, one of which could have a server's port while
 # the server is down.
@@ -45,6 +45,16 @@ def start(command, log, nofile=None, environment=None, stderr=None, yields=False
                                 stdin=subprocess.DEVNULL, stdout=output,
                                 stderr=output if stderr is None else stderr,
                                 env={**os.environ, **(environment or {})})
+
+
+def run(command):
+    """Runs it to its end, or until it seems to hang, whatever comes of it."""
+    process = start(command, os.devnull, yields=True)
+    try:
+        process.wait(HANG_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def end(process, how=signal.SIGTERM):

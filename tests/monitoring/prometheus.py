@@ -75,13 +75,19 @@ class Prometheus:
             return False
 
     def ask(self, path, **parameters):
-        """The data of the API's answer. ValueError: it says that the question is wrong."""
+        """The data of the API's answer. ValueError: it says that the question is wrong. If
+        there is none for long, as the machine is busy, it is asked again: live.py ends what
+        takes too long."""
         query = urllib.parse.urlencode(parameters, doseq=True)
-        try:
-            with urllib.request.urlopen(f'{self.url}/api/v1/{path}?{query}', timeout=30) as reply:
-                return json.load(reply)['data']
-        except urllib.error.HTTPError as error:
-            raise ValueError(error.read().decode()) from error
+        while True:
+            try:
+                with urllib.request.urlopen(f'{self.url}/api/v1/{path}?{query}',
+                                            timeout=30) as reply:
+                    return json.load(reply)['data']
+            except TimeoutError:
+                pass
+            except urllib.error.HTTPError as error:
+                raise ValueError(error.read().decode()) from error
 
     def alerts(self):
         """Those that are pending or fire."""

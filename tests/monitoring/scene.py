@@ -53,9 +53,7 @@ class Scene:
 
     def run(self, program, *flags):
         """Runs a program of the build to its end, whatever comes of it."""
-        subprocess.run([self.build / program, *flags], stdin=subprocess.DEVNULL,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-                       timeout=processes.HANG_SECONDS)
+        processes.run([self.build / program, *flags])
 
     def certificate(self, name, *flags):
         """Writes NAME.pem and NAME.key, both whole."""
