@@ -34,7 +34,7 @@ void Call::Cancel() {
 }
 
 void Call::BeginAttempt() {
-  if (context_.executor.Now() >= spec_.deadline) {
+  if (context_.executor.Now() >= spec_.headers.deadline) {
     context_.executor.Post([self = shared_from_this()] {
       self->Finish(absl::DeadlineExceededError(
           "the deadline passed before the request was sent"));
@@ -71,21 +71,21 @@ std::function<void()> Call::BeginUnary() {
         });
   };
   if (!context_.waits) {
-    return context_.transport.Start(spec_.method, spec_.pieces, spec_.deadline,
+    return context_.transport.Start(spec_.method, spec_.pieces, spec_.headers,
                                     std::move(done));
   }
   if (spec_.opened != nullptr) {
     std::exchange(spec_.opened, nullptr)->Run(spec_.pieces, std::move(done));
     return nullptr;
   }
-  context_.transport.Run(spec_.method, spec_.pieces, spec_.deadline,
+  context_.transport.Run(spec_.method, spec_.pieces, spec_.headers,
                          std::move(done));
   return nullptr;
 }
 
 std::function<void()> Call::BeginTransfer() {
   const std::weak_ptr<Transfer> transfer = Transfer::Start(
-      *spec_.exchange, context_.transport, context_.executor, spec_.deadline,
+      *spec_.exchange, context_.transport, context_.executor, spec_.headers,
       [self = shared_from_this()](const TransferResult& result) {
         self->FinishTransfer(result);
       });
@@ -156,7 +156,7 @@ void Call::FailAttempt(const absl::Status& status) {
     if (!cancelled_) {
       const std::optional<absl::Duration> delay =
           RetryDelay(context_.retry, status, begun_ - refused_,
-                     spec_.deadline - context_.executor.Now(),
+                     spec_.headers.deadline - context_.executor.Now(),
                      absl::Uniform<double>(absl::BitGen(), 0.0, 1.0));
       if (delay.has_value() && context_.budget.TakeRetry()) {
         state_ = State::kBackoff;

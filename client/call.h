@@ -68,7 +68,7 @@ struct CallSpec {
   // all that the server did not know.
   absl::AnyInvocable<void()> learn;
 
-  absl::Time deadline = absl::InfiniteFuture();
+  CallHeaders headers;
   // Runs on the executor, once, when nothing refers to the caller's memory any
   // more.
   absl::AnyInvocable<void(absl::Status, const CallStats&)> done;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "client/call_ids.h"
 
 namespace attnd::client {
 namespace {
@@ -13,6 +14,10 @@ constexpr char kHealthCheck[] = "/grpc.health.v1.Health/Check";
 
 // How long a server counts as one without Exchange, or regions.
 constexpr absl::Duration kRememberLack = absl::Minutes(1);
+
+CallHeaders HeadersOf(const CallOptions& options, absl::Time start) {
+  return {start + options.timeout, options.request_id, options.traceparent};
+}
 
 void FillStats(const CallStats& stats, absl::Duration total, Report& report) {
   report.attempts = stats.attempts;
@@ -57,12 +62,10 @@ void CoreClient::EndCall() {
   if (--calls_ == 0) idle_.NotifyAll();
 }
 
-absl::Status CoreClient::Run(CallSpec spec, absl::Time deadline,
-                             CallStats& stats) {
+absl::Status CoreClient::Run(CallSpec spec, CallStats& stats) {
   TaskQueue queue;
   bool done = false;
   absl::Status result;
-  spec.deadline = deadline;
   spec.done = [&](absl::Status status, const CallStats& how) {
     result = std::move(status);
     stats = how;
@@ -75,14 +78,17 @@ absl::Status CoreClient::Run(CallSpec spec, absl::Time deadline,
 }
 
 absl::Status CoreClient::RunSmall(
-    const char* method, Pieces pieces, absl::Duration timeout,
+    const char* method, Pieces pieces, const CallOptions& options,
     absl::AnyInvocable<absl::Status(Fragments fragments)> decode) {
+  const absl::Status valid = CheckIds(options);
+  if (!valid.ok()) return valid;
   CallSpec spec;
+  spec.headers = HeadersOf(options, MonotonicNow());
   spec.method = method;
   spec.pieces = std::move(pieces);
   spec.decode = std::move(decode);
   CallStats stats;
-  return Run(std::move(spec), MonotonicNow() + timeout, stats);
+  return Run(std::move(spec), stats);
 }
 
 Route CoreClient::NewRoute() {
@@ -111,18 +117,21 @@ void CoreClient::Learn(const Lesson& lesson) {
 
 absl::StatusOr<Report> CoreClient::RunTensors(Prepare prepare,
                                               const CallOptions& options) {
+  absl::Status status = CheckIds(options);
+  if (!status.ok()) return status;
   const absl::Time start = MonotonicNow();
-  const absl::Time deadline = start + options.timeout;
   Report report;
   CallSpec spec;
+  spec.headers = HeadersOf(options, start);
   Route route = NewRoute();
-  route.open = [this, deadline](const std::string& method, int64_t bytes) {
-    return transport_->Open(method, bytes, deadline);
+  route.open = [this, headers = spec.headers](const std::string& method,
+                                              int64_t bytes) {
+    return transport_->Open(method, bytes, headers);
   };
-  absl::Status status = prepare(route, report, spec);
+  status = prepare(route, report, spec);
   if (!status.ok()) return status;
   CallStats stats;
-  status = Run(std::move(spec), deadline, stats);
+  status = Run(std::move(spec), stats);
   if (!status.ok()) return status;
   FillStats(stats, MonotonicNow() - start, report);
   return report;
@@ -134,7 +143,8 @@ std::function<void()> CoreClient::StartTensors(Prepare prepare,
   const CallContext context = Context(*executor_, /*waits=*/false);
   auto report = std::make_shared<Report>();
   CallSpec spec;
-  absl::Status prepared = prepare(NewRoute(), *report, spec);
+  absl::Status prepared = CheckIds(options);
+  if (prepared.ok()) prepared = prepare(NewRoute(), *report, spec);
   if (!prepared.ok()) {
     executor_->Post([this, prepared, done = std::move(done)]() mutable {
       std::exchange(done, nullptr)(prepared);
@@ -143,7 +153,7 @@ std::function<void()> CoreClient::StartTensors(Prepare prepare,
     return [] {};
   }
   const absl::Time start = executor_->Now();
-  spec.deadline = start + options.timeout;
+  spec.headers = HeadersOf(options, start);
   spec.done = [this, report, start, done = std::move(done)](
                   absl::Status status, const CallStats& stats) mutable {
     // The callback, and what it holds, is gone before the call counts as done.
@@ -211,7 +221,7 @@ absl::StatusOr<ServerInfo> CoreClient::GetServerInfo(
     const CallOptions& options) {
   ServerInfo info;
   const absl::Status status = RunSmall(
-      kGetServerInfo, EncodeGetServerInfo(), options.timeout,
+      kGetServerInfo, EncodeGetServerInfo(), options,
       [&](Fragments fragments) { return DecodeServerInfo(fragments, info); });
   if (!status.ok()) return status;
   return info;
@@ -219,7 +229,7 @@ absl::StatusOr<ServerInfo> CoreClient::GetServerInfo(
 
 absl::Status CoreClient::CheckHealth(const std::string& service,
                                      const CallOptions& options) {
-  return RunSmall(kHealthCheck, EncodeHealthCheck(service), options.timeout,
+  return RunSmall(kHealthCheck, EncodeHealthCheck(service), options,
                   DecodeHealthCheck);
 }
 

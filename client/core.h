@@ -51,10 +51,10 @@ class CoreClient final : public Client {
       absl::FunctionRef<absl::Status(const Route&, Report&, CallSpec&)>;
 
   // Runs a call on the calling thread.
-  absl::Status Run(CallSpec spec, absl::Time deadline, CallStats& stats);
+  absl::Status Run(CallSpec spec, CallStats& stats);
   // The same of a call without tensors.
   absl::Status RunSmall(
-      const char* method, Pieces pieces, absl::Duration timeout,
+      const char* method, Pieces pieces, const CallOptions& options,
       absl::AnyInvocable<absl::Status(Fragments fragments)> decode);
   // The synchronous and asynchronous halves of Forward and Backward.
   absl::StatusOr<Report> RunTensors(Prepare prepare,

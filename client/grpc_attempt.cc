@@ -4,12 +4,10 @@
 #include <chrono>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "client/grpc_headers.h"
 #include "proto/wire/grpc_bytes.h"
-#include "proto/wire/grpc_status.h"
 #include "proto/wire/grpc_time.h"
-#include "proto/wire/metadata.h"
 
 namespace attnd::client {
 namespace {
@@ -73,10 +71,11 @@ struct GrpcAttempt::Opened {
 };
 
 GrpcAttempt::GrpcAttempt(std::shared_ptr<Connection> connection,
-                         absl::Time deadline)
+                         CallHeaders headers)
     : connection_(std::move(connection)),
       socket_(connection_->socket()),
-      deadline_(deadline) {}
+      headers_(std::move(headers)),
+      deadline_(headers_.deadline) {}
 
 GrpcAttempt::~GrpcAttempt() = default;
 
@@ -170,7 +169,7 @@ absl::Time GrpcAttempt::due() const {
 
 std::shared_ptr<grpc::ClientContext> GrpcAttempt::MakeContext(int64_t bytes) {
   auto context = std::make_shared<grpc::ClientContext>();
-  context->AddMetadata(wire::kRequestBytesKey, absl::StrCat(bytes));
+  SayHeaders(headers_, bytes, *context);
   connection_->Identify(*context);
   MutexLock lock(mutex_);
   if (deadline_ != absl::InfiniteFuture()) {
@@ -195,20 +194,21 @@ void GrpcAttempt::LookAtIdle(grpc::CompletionQueue& queue) {
 }
 
 void GrpcAttempt::OnStatus(const grpc::Status& status) {
+  std::shared_ptr<grpc::ClientContext> context;
+  {
+    MutexLock lock(mutex_);
+    context.swap(context_);
+  }
   if (status.ok()) {
     result_ = std::make_unique<GrpcResponse>(response_);
   } else {
-    result_ = connection_->Explain(wire::FromGrpcStatus(status));
+    result_ = connection_->Explain(StatusOf(status, *context));
   }
   if (status.error_code() == grpc::UNAVAILABLE) connection_->Retire();
   connection_.reset();
   response_.Clear();
   request_.Clear();
-  {
-    std::shared_ptr<grpc::ClientContext> context;
-    MutexLock lock(mutex_);
-    context.swap(context_);
-  }
+  context.reset();
   Release();
 }
 

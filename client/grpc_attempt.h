@@ -29,7 +29,7 @@ namespace attnd::client {
 class GrpcAttempt final : public Watched,
                           public std::enable_shared_from_this<GrpcAttempt> {
  public:
-  GrpcAttempt(std::shared_ptr<Connection> connection, absl::Time deadline);
+  GrpcAttempt(std::shared_ptr<Connection> connection, CallHeaders headers);
   ~GrpcAttempt() override;
 
   void Start(const std::string& method, const std::vector<wire::Piece>& pieces,
@@ -68,6 +68,7 @@ class GrpcAttempt final : public Watched,
 
   std::shared_ptr<Connection> connection_;  // until the status is known
   const std::shared_ptr<UnixSocket> socket_;
+  const CallHeaders headers_;
   mutable Mutex mutex_;
   // Of the call, or when it was cancelled.
   absl::Time deadline_ ABSL_GUARDED_BY(mutex_);

@@ -3,27 +3,26 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "client/grpc_headers.h"
 #include "proto/wire/grpc_bytes.h"
-#include "proto/wire/grpc_status.h"
 #include "proto/wire/grpc_time.h"
-#include "proto/wire/metadata.h"
 
 namespace attnd::client {
 
 GrpcStream::GrpcStream(std::shared_ptr<Connection> connection,
                        StreamQueue& queue, std::string method,
-                       absl::Time deadline, StreamEvents& events)
+                       CallHeaders headers, StreamEvents& events)
     : connection_(std::move(connection)),
       socket_(connection_->socket()),
       queue_(queue),
       method_(std::move(method)),
+      headers_(std::move(headers)),
       events_(events),
-      deadline_(deadline),
+      deadline_(headers_.deadline),
       context_(std::make_shared<grpc::ClientContext>()) {
-  if (deadline != absl::InfiniteFuture()) {
-    context_->set_deadline(wire::ToGrpcDeadline(deadline));
+  if (deadline_ != absl::InfiniteFuture()) {
+    context_->set_deadline(wire::ToGrpcDeadline(deadline_));
   }
 }
 
@@ -35,7 +34,7 @@ void GrpcStream::Start(const std::vector<wire::Piece>& pieces) {
     context = context_;
   }
   Fill(pieces);
-  context->AddMetadata(wire::kRequestBytesKey, absl::StrCat(request_.Length()));
+  SayHeaders(headers_, static_cast<int64_t>(request_.Length()), *context);
   connection_->Identify(*context);
   // The metadata goes with the first message: otherwise that would have to wait
   // until the metadata, an operation of its own, has gone.
@@ -96,15 +95,16 @@ void GrpcStream::OnWritten(bool ok) {
 void GrpcStream::OnClosed(bool /*ok*/) { Leave(); }
 
 void GrpcStream::OnStatus(bool /*ok*/) {
-  status_ = connection_->Explain(wire::FromGrpcStatus(grpc_status_));
-  if (grpc_status_.error_code() == grpc::UNAVAILABLE) connection_->Retire();
-  connection_.reset();
-  call_.reset();
+  std::shared_ptr<grpc::ClientContext> context;
   {
-    std::shared_ptr<grpc::ClientContext> context;
     MutexLock lock(mutex_);
     context.swap(context_);
   }
+  status_ = connection_->Explain(StatusOf(grpc_status_, *context));
+  if (grpc_status_.error_code() == grpc::UNAVAILABLE) connection_->Retire();
+  connection_.reset();
+  call_.reset();
+  context.reset();
   Release();
 }
 

@@ -31,7 +31,7 @@ class GrpcStream final : public ByteStream,
  public:
   // `queue` must live until OnEnd.
   GrpcStream(std::shared_ptr<Connection> connection, StreamQueue& queue,
-             std::string method, absl::Time deadline, StreamEvents& events);
+             std::string method, CallHeaders headers, StreamEvents& events);
 
   void Start(const std::vector<wire::Piece>& pieces) override;
   void Write(const std::vector<wire::Piece>& pieces) override;
@@ -74,6 +74,7 @@ class GrpcStream final : public ByteStream,
   const std::shared_ptr<UnixSocket> socket_;
   StreamQueue& queue_;
   const std::string method_;
+  const CallHeaders headers_;
   StreamEvents& events_;
   Operation read_{*this, &GrpcStream::OnRead};
   Operation write_{*this, &GrpcStream::OnWritten};

@@ -53,19 +53,18 @@ GrpcTransport::GrpcTransport(const std::string& target,
 }
 
 absl::StatusOr<std::shared_ptr<GrpcAttempt>> GrpcTransport::NewAttempt(
-    absl::Time deadline) {
+    const CallHeaders& headers) {
   auto connection = SlotOf(TakeTurn()).Get();
   if (!connection.ok()) return connection.status();
-  auto attempt =
-      std::make_shared<GrpcAttempt>(*std::move(connection), deadline);
+  auto attempt = std::make_shared<GrpcAttempt>(*std::move(connection), headers);
   if (watchdog_ != nullptr) watchdog_->Watch(attempt);
   return attempt;
 }
 
 std::function<void()> GrpcTransport::Start(
     const std::string& method, const std::vector<wire::Piece>& pieces,
-    absl::Time deadline, Completion done) {
-  const auto attempt = NewAttempt(deadline);
+    const CallHeaders& headers, Completion done) {
+  const auto attempt = NewAttempt(headers);
   if (!attempt.ok()) {
     done(attempt.status());
     return [] {};
@@ -81,29 +80,29 @@ std::function<void()> GrpcTransport::Start(
 
 void GrpcTransport::Run(const std::string& method,
                         const std::vector<wire::Piece>& pieces,
-                        absl::Time deadline, Completion done) {
-  const auto attempt = NewAttempt(deadline);
+                        const CallHeaders& headers, Completion done) {
+  const auto attempt = NewAttempt(headers);
   if (!attempt.ok()) return done(attempt.status());
   (*attempt)->Run(method, pieces, busy_poll_, std::move(done));
 }
 
 std::unique_ptr<OpenedCall> GrpcTransport::Open(const std::string& method,
                                                 int64_t bytes,
-                                                absl::Time deadline) {
-  const auto attempt = NewAttempt(deadline);
+                                                const CallHeaders& headers) {
+  const auto attempt = NewAttempt(headers);
   if (!attempt.ok()) return nullptr;
   (*attempt)->Open(method, bytes);
   return std::make_unique<GrpcOpenedCall>(*attempt, busy_poll_);
 }
 
 absl::StatusOr<std::shared_ptr<ByteStream>> GrpcTransport::OpenStream(
-    const std::string& method, uint32_t turn, absl::Time deadline,
+    const std::string& method, uint32_t turn, const CallHeaders& headers,
     StreamEvents& events) {
   ConnectionSlot& slot = SlotOf(turn);
   auto connection = slot.Get();
   if (!connection.ok()) return connection.status();
   auto stream = std::make_shared<GrpcStream>(
-      *std::move(connection), slot.queue(), method, deadline, events);
+      *std::move(connection), slot.queue(), method, headers, events);
   if (watchdog_ != nullptr) watchdog_->Watch(stream);
   return stream;
 }

@@ -35,18 +35,19 @@ class GrpcTransport final : public Transport {
 
   std::function<void()> Start(const std::string& method,
                               const std::vector<wire::Piece>& pieces,
-                              absl::Time deadline, Completion done) override;
+                              const CallHeaders& headers,
+                              Completion done) override;
   // Blocks until the outcome is known.
   void Run(const std::string& method, const std::vector<wire::Piece>& pieces,
-           absl::Time deadline, Completion done) override;
+           const CallHeaders& headers, Completion done) override;
   std::unique_ptr<OpenedCall> Open(const std::string& method, int64_t bytes,
-                                   absl::Time deadline) override;
+                                   const CallHeaders& headers) override;
 
   uint32_t TakeTurn() override {
     return next_.fetch_add(1, std::memory_order_relaxed);
   }
   absl::StatusOr<std::shared_ptr<ByteStream>> OpenStream(
-      const std::string& method, uint32_t turn, absl::Time deadline,
+      const std::string& method, uint32_t turn, const CallHeaders& headers,
       StreamEvents& events) override;
 
  private:
@@ -54,7 +55,8 @@ class GrpcTransport final : public Transport {
     return *slots_[turn % slots_.size()];
   }
   // UNAVAILABLE: there is no connection to be had.
-  absl::StatusOr<std::shared_ptr<GrpcAttempt>> NewAttempt(absl::Time deadline);
+  absl::StatusOr<std::shared_ptr<GrpcAttempt>> NewAttempt(
+      const CallHeaders& headers);
 
   const absl::Duration busy_poll_;
   // The first is null for a TCP address; the second for one for which nothing

@@ -15,9 +15,10 @@ constexpr char kExchange[] = "/attn.v1.AttentionService/Exchange";
 std::shared_ptr<Transfer> Transfer::Start(TransferSpec& spec,
                                           Transport& transport,
                                           Executor& executor,
-                                          absl::Time deadline, Done done) {
-  auto transfer = std::make_shared<Transfer>(spec, transport, executor,
-                                             deadline, std::move(done));
+                                          const CallHeaders& headers,
+                                          Done done) {
+  auto transfer = std::make_shared<Transfer>(spec, transport, executor, headers,
+                                             std::move(done));
   absl::StatusOr<Stream*> main;
   {
     MutexLock lock(transfer->mutex_);
@@ -36,11 +37,11 @@ std::shared_ptr<Transfer> Transfer::Start(TransferSpec& spec,
 }
 
 Transfer::Transfer(TransferSpec& spec, Transport& transport, Executor& executor,
-                   absl::Time deadline, Done done)
+                   const CallHeaders& headers, Done done)
     : spec_(spec),
       transport_(transport),
       executor_(executor),
-      deadline_(deadline),
+      headers_(headers),
       turn_(transport.TakeTurn()),
       done_(std::move(done)) {}
 
@@ -51,7 +52,7 @@ void Transfer::Cancel() { CancelStreams(/*only_not_joined=*/false); }
 absl::StatusOr<Transfer::Stream*> Transfer::AddStream() {
   auto stream = std::make_unique<Stream>(*this);
   auto bytes = transport_.OpenStream(
-      kExchange, turn_ + static_cast<uint32_t>(streams_.size()), deadline_,
+      kExchange, turn_ + static_cast<uint32_t>(streams_.size()), headers_,
       *stream);
   if (!bytes.ok()) return bytes.status();
   stream->bytes = *std::move(bytes);

@@ -51,10 +51,10 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   static std::shared_ptr<Transfer> Start(TransferSpec& spec,
                                          Transport& transport,
                                          Executor& executor,
-                                         absl::Time deadline, Done done);
+                                         const CallHeaders& headers, Done done);
 
   Transfer(TransferSpec& spec, Transport& transport, Executor& executor,
-           absl::Time deadline, Done done);
+           const CallHeaders& headers, Done done);
   ~Transfer();
 
   // Cancels all streams. It then ends with CANCELLED, unless it is about to end
@@ -107,7 +107,7 @@ class Transfer : public std::enable_shared_from_this<Transfer> {
   TransferSpec& spec_;
   Transport& transport_;
   Executor& executor_;
-  const absl::Time deadline_;
+  const CallHeaders headers_;  // each stream says them
   const uint32_t turn_;
   Done done_;
   std::shared_ptr<Transfer> keep_alive_;

@@ -21,6 +21,13 @@
 
 namespace attnd::client {
 
+// What the server hears of a call beside its messages.
+struct CallHeaders {
+  absl::Time deadline = absl::InfiniteFuture();  // of MonotonicNow()
+  // As CallOptions have them; empty: not said.
+  std::string request_id = {}, traceparent = {};
+};
+
 // A received message: fragments that live as long as this does.
 class Response {
  public:
@@ -75,17 +82,18 @@ class Transport {
   // them. `done` may run on any thread, also before Start returns, perhaps
   // under the transport's own locks: it must neither block nor call back.
   // Never blocks. The returned function cancels the attempt; calling it late
-  // does nothing. `deadline` is of MonotonicNow(). Thread-safe.
+  // does nothing. Thread-safe.
   virtual std::function<void()> Start(const std::string& method,
                                       const std::vector<wire::Piece>& pieces,
-                                      absl::Time deadline, Completion done) = 0;
+                                      const CallHeaders& headers,
+                                      Completion done) = 0;
 
   // As Start, for a caller who waits for the outcome anyway: may block until
   // it is known.
   virtual void Run(const std::string& method,
-                   const std::vector<wire::Piece>& pieces, absl::Time deadline,
-                   Completion done) {
-    Start(method, pieces, deadline, std::move(done));
+                   const std::vector<wire::Piece>& pieces,
+                   const CallHeaders& headers, Completion done) {
+    Start(method, pieces, headers, std::move(done));
   }
 
   // Tells the server of a call whose message, of at most `bytes`, is still
@@ -93,7 +101,7 @@ class Transport {
   // Run sends all at once. Never blocks.
   virtual std::unique_ptr<OpenedCall> Open(const std::string& /*method*/,
                                            int64_t /*bytes*/,
-                                           absl::Time /*deadline*/) {
+                                           const CallHeaders& /*headers*/) {
     return nullptr;
   }
 
@@ -104,7 +112,7 @@ class Transport {
   // must live until OnEnd has returned. Never blocks. UNAVAILABLE: there is no
   // connection. Thread-safe.
   virtual absl::StatusOr<std::shared_ptr<ByteStream>> OpenStream(
-      const std::string& method, uint32_t turn, absl::Time deadline,
+      const std::string& method, uint32_t turn, const CallHeaders& headers,
       StreamEvents& events) = 0;
 };
 

@@ -79,6 +79,14 @@ void AddServerFlags(ServerFlags& flags, CLI::App& app) {
   app.add_option("--timeout", flags.timeout, "for the whole call, as 500ms, 1m")
       ->capture_default_str()
       ->group("Server");
+  app.add_option("--request_id", flags.request_id,
+                 "by which the server's log has the call: letters, digits and "
+                 "\"._:-\"")
+      ->type_name("ID")
+      ->group("Server");
+  app.add_option("--traceparent", flags.traceparent,
+                 "the trace that the call is in, as W3C's Trace Context has it")
+      ->group("Server");
   app.add_flag("--json", flags.json, "print JSON")->group("Server");
   flags.credentials.Add(app, "Security");
 }

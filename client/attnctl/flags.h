@@ -15,6 +15,7 @@ namespace attnd::client {
 struct ServerFlags {
   std::string server = "127.0.0.1:7411";
   std::string timeout = "60s";
+  std::string request_id, traceparent;  // as CallOptions have them
   bool json = false;
   std::string service;  // health only
   CredentialFlags credentials;

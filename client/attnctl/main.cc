@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "attnd/tls_guard.h"
 #include "base/flags.h"
 #include "client/attnctl/commands.h"
 #include "client/attnctl/flags.h"
 #include "client/attnctl/placed_request.h"
 #include "client/attnctl/print.h"
+#include "client/call_ids.h"
 #include "client/credential_flags.h"
 #include "client/whole_file.h"
 #include "proto/wire/grpc_process.h"
@@ -96,6 +98,12 @@ int Run(const std::string& command, const Flags& flags) {
     return Fail(absl::InvalidArgumentError(
                     "--timeout: a positive duration such as 500ms, 30s or inf "
                     "is needed"),
+                flags.server.json, kBadInput);
+  }
+  options.request_id = flags.server.request_id;
+  options.traceparent = flags.server.traceparent;
+  if (const absl::Status valid = CheckIds(options); !valid.ok()) {
+    return Fail(absl::InvalidArgumentError(absl::StrCat("--", valid.message())),
                 flags.server.json, kBadInput);
   }
   ClientOptions client_options;

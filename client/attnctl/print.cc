@@ -260,6 +260,9 @@ std::string ErrorText(const absl::Status& status, bool from_call) {
     absl::StrAppend(&text, "  try again in ", absl::FormatDuration(*delay),
                     "\n");
   }
+  if (const std::string id = wire::RequestId(status); !id.empty()) {
+    absl::StrAppend(&text, "  request id ", id, "\n");
+  }
   return text;
 }
 
@@ -271,7 +274,8 @@ std::string ErrorJson(const absl::Status& status) {
   return Dump({{"error",
                 {{"code", absl::StatusCodeToString(status.code())},
                  {"message", std::string(status.message())},
-                 {"field_violations", violations}}}});
+                 {"field_violations", violations},
+                 {"request_id", wire::RequestId(status)}}}});
 }
 
 }  // namespace attnd::client

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
+
 namespace attnd::attnload {
 
 double Results::bytes() const {
@@ -21,6 +23,17 @@ double Results::PerSecond(double amount) const {
   return seconds > 0 ? amount / seconds : 0;
 }
 
+namespace {
+
+std::string ErrorText(const absl::Status& status) {
+  std::string text(status.message());
+  const std::string id = client::RequestIdOf(status);
+  if (!id.empty()) absl::StrAppend(&text, " (request id ", id, ")");
+  return text;
+}
+
+}  // namespace
+
 Recorder::Recorder(size_t shapes) { results_.shapes.resize(shapes); }
 
 void Recorder::Record(const Outcome& outcome,
@@ -29,7 +42,7 @@ void Recorder::Record(const Outcome& outcome,
   const absl::StatusCode code = report.status().code();
   ++results_.sent_by_code[code];
   if (!report.ok()) {
-    results_.first_error.emplace(code, std::string(report.status().message()));
+    results_.first_error.emplace(code, ErrorText(report.status()));
   }
   if (!outcome.measured) return;
   if (!any_measured_ || outcome.due < first_due_) first_due_ = outcome.due;
@@ -67,6 +80,11 @@ void Recorder::Record(const Outcome& outcome,
     ++results_.fallbacks;
     if (results_.fallback.empty()) results_.fallback = report->fallback;
   }
+}
+
+void Recorder::RecordSent() {
+  MutexLock lock(mutex_);
+  ++results_.sent;
 }
 
 void Recorder::RecordCheck(const RowVerdict& verdict) {

@@ -1,6 +1,8 @@
 #ifndef ATTND_PROTO_WIRE_METADATA_H_
 #define ATTND_PROTO_WIRE_METADATA_H_
 
+#include "absl/strings/string_view.h"
+
 namespace attnd::wire {
 
 // What a client may say in a call's metadata, and what it hears.
@@ -15,6 +17,9 @@ inline constexpr char kRequestBytesKey[] = "attnd-request-bytes";
 // answer's trailing metadata repeat it. An error has one in any case, which the
 // server has made up if need be.
 inline constexpr char kRequestIdKey[] = "x-request-id";
+// Whether `text` is such an id, which nothing need escape.
+bool IsRequestId(absl::string_view text);
+
 // See trace_context.h. The answer's has the span in which the server worked.
 inline constexpr char kTraceparentKey[] = "traceparent";
 

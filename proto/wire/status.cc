@@ -20,6 +20,8 @@ constexpr absl::string_view kRetryInfoUrl =
     "type.googleapis.com/google.rpc.RetryInfo";
 constexpr absl::string_view kErrorInfoUrl =
     "type.googleapis.com/google.rpc.ErrorInfo";
+constexpr absl::string_view kRequestInfoUrl =
+    "type.googleapis.com/google.rpc.RequestInfo";
 constexpr absl::string_view kDomain = "attnd";
 // What google.protobuf.Duration holds: 10,000 years.
 constexpr int64_t kMaxSeconds = 315'576'000'000;
@@ -192,6 +194,26 @@ std::string Reason(const absl::Status& status) {
         return true;
       });
   return ok && domain == kDomain ? reason : "";
+}
+
+absl::Status WithRequestId(absl::Status status, absl::string_view id) {
+  std::string request_info;  // RequestInfo { string request_id = 1 }
+  AppendField(1, id, request_info);
+  status.SetPayload(kRequestInfoUrl, absl::Cord(request_info));
+  return status;
+}
+
+std::string RequestId(const absl::Status& status) {
+  const auto payload = status.GetPayload(kRequestInfoUrl);
+  if (!payload) return "";
+  const std::string bytes(*payload);
+  std::string id;
+  const bool ok =
+      ForEachField(bytes, [&](Tag tag, uint64_t, absl::string_view text) {
+        if (Is(tag, 1, WireType::kBytes)) id = Text(text);
+        return true;
+      });
+  return ok ? id : "";
 }
 
 std::string EncodeStatus(const absl::Status& status) {

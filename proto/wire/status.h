@@ -1,10 +1,10 @@
 #ifndef ATTND_PROTO_WIRE_STATUS_H_
 #define ATTND_PROTO_WIRE_STATUS_H_
 
-// absl::Status with google.rpc details (BadRequest, RetryInfo, ErrorInfo), and
-// its bytes as google.rpc.Status. Encoded here by hand: linking google/rpc
-// descriptors would collide with an application's own. No gRPC in here;
-// grpc_status.h maps to grpc::Status.
+// absl::Status with google.rpc details (BadRequest, RetryInfo, ErrorInfo,
+// RequestInfo), and its bytes as google.rpc.Status. Encoded here by hand:
+// linking google/rpc descriptors would collide with an application's own. No
+// gRPC in here; grpc_status.h maps to grpc::Status.
 
 #include <optional>
 #include <string>
@@ -44,10 +44,16 @@ absl::Status WithRetryInfo(absl::Status status, absl::Duration delay);
 std::optional<absl::Duration> RetryDelay(const absl::Status& status);
 
 // `status` with an ErrorInfo of the domain "attnd": why, for programs, in words
-// such as "QUEUE_FULL" (server/scheduling/refusal.h has them all).
+// such as "QUEUE_FULL" (server/scheduling/call_refusal.h has them all).
 absl::Status WithReason(absl::Status status, absl::string_view reason);
 // That reason; empty where `status` has none of ours.
 std::string Reason(const absl::Status& status);
+
+// `status` with a RequestInfo: by what the server knows the call that failed
+// (metadata.h). Clients add it, who hear of it in metadata.
+absl::Status WithRequestId(absl::Status status, absl::string_view id);
+// That id; empty where `status` has none.
+std::string RequestId(const absl::Status& status);
 
 // google.rpc.Status {code, message, details}, one detail per payload, by type
 // URL; empty when OK. A FieldError of base/field_error.h has a BadRequest.

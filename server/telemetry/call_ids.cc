@@ -1,24 +1,11 @@
 #include "server/telemetry/call_ids.h"
 
-#include <algorithm>
-
 #include "absl/random/random.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "proto/wire/metadata.h"
 
 namespace attnd::server {
 namespace {
-
-constexpr size_t kMaxRequestIdBytes = 128;
-
-// As metadata.h says. Nothing that needs to be escaped in a log or a page.
-bool IsRequestId(absl::string_view text) {
-  return !text.empty() && text.size() <= kMaxRequestIdBytes &&
-         std::all_of(text.begin(), text.end(), [](char c) {
-           return absl::ascii_isalnum(c) || absl::StrContains("._:-", c);
-         });
-}
 
 // Not 0, which no span may be.
 uint64_t NewNumber() {
@@ -31,7 +18,7 @@ uint64_t NewNumber() {
 CallIds::CallIds(std::optional<absl::string_view> request_id,
                  std::optional<absl::string_view> traceparent)
     : number_(NewNumber()) {
-  if (request_id.has_value() && IsRequestId(*request_id)) {
+  if (request_id.has_value() && wire::IsRequestId(*request_id)) {
     given_ = std::string(*request_id);
   }
   if (traceparent.has_value()) parent_ = wire::ParseTraceparent(*traceparent);

@@ -214,6 +214,23 @@ TEST_F(AttnctlTest, TheServersRefusalNamesTheField) {
   EXPECT_THAT(json.output, HasSubstr("\"field\": \"attention.q_stride\""));
 }
 
+TEST_F(AttnctlTest, AFailedCallHasAnIdByWhichTheServersLogHasIt) {
+  const Ran given = Forward({"--softcap=-1", "--request_id=job-7"});
+  EXPECT_EQ(given.exit_status, kCallFailed);
+  EXPECT_THAT(given.output, HasSubstr("  request id job-7\n"));
+  EXPECT_TRUE(server_->AwaitLog("request_id=job-7 ")) << server_->log();
+  const Ran json = Forward({"--softcap=-1", "--json", "--request_id=job-8"});
+  EXPECT_THAT(json.output, HasSubstr("\"request_id\": \"job-8\""));
+  EXPECT_THAT(Forward({"--softcap=-1"}).output, HasSubstr("  request id "));
+
+  const Ran bad = Forward({"--request_id=a b"});
+  EXPECT_EQ(bad.exit_status, kBadInput);
+  EXPECT_THAT(bad.output, HasSubstr("--request_id: \"a b\""));
+  const Ran trace = Forward({"--traceparent=00-1-2-01"});
+  EXPECT_EQ(trace.exit_status, kBadInput);
+  EXPECT_THAT(trace.output, HasSubstr("--traceparent: "));
+}
+
 TEST_F(AttnctlTest, InfoAndHealthOfALiveServer) {
   const Ran info = Run({"info", "--json"});
   ASSERT_EQ(info.exit_status, kDone) << info.output;

@@ -32,7 +32,7 @@ class CallTest : public ::testing::Test {
     spec.pieces.resize(1);
     spec.pieces[0].owned = "header";
     spec.pieces[0].borrowed = caller_memory_;
-    spec.deadline = executor_.Now() + timeout;
+    spec.headers.deadline = executor_.Now() + timeout;
     spec.decode = [this](absl::Span<const absl::string_view> fragments) {
       response_.clear();
       for (const absl::string_view fragment : fragments) {
@@ -68,7 +68,8 @@ TEST_F(CallTest, SendsThePiecesAndDecodesTheResponseOnTheExecutor) {
   ASSERT_EQ(transport_.size(), 1);
   EXPECT_EQ(transport_.at(0).method, "/a.B/C");
   EXPECT_EQ(transport_.at(0).Bytes(), "headertensor");
-  EXPECT_EQ(transport_.at(0).deadline, executor_.Now() + absl::Seconds(7));
+  EXPECT_EQ(transport_.at(0).headers.deadline,
+            executor_.Now() + absl::Seconds(7));
   transport_.Answer(0, "answer");
   EXPECT_FALSE(outcome_.has_value()) << "ran on the transport's thread";
   executor_.RunReady();

@@ -77,7 +77,8 @@ TEST_F(CoreTest, AsyncCallsEndOnTheExecutorWithTheirReport) {
   client_->ForwardAsync(Call(), {absl::Seconds(30)},
                         [&](absl::StatusOr<Report> r) { result = r; });
   ASSERT_EQ(transport_->size(), 1);
-  EXPECT_EQ(transport_->at(0).deadline, executor_->Now() + absl::Seconds(30));
+  EXPECT_EQ(transport_->at(0).headers.deadline,
+            executor_->Now() + absl::Seconds(30));
   executor_->Advance(absl::Seconds(2));
   transport_->Answer(0, response.SerializeAsString());
   EXPECT_FALSE(result.has_value());
@@ -86,6 +87,60 @@ TEST_F(CoreTest, AsyncCallsEndOnTheExecutorWithTheirReport) {
   ASSERT_TRUE(result->ok()) << result->status();
   EXPECT_EQ(o_, response.o().data());
   EXPECT_EQ((*result)->total, absl::Seconds(2));
+}
+
+TEST_F(CoreTest, EveryAttemptAndStreamSaysTheCallersIds) {
+  CallOptions options;
+  options.request_id = "a.B:9_-";
+  options.traceparent =
+      "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  const auto expect_said = [&options](const CallHeaders& headers) {
+    EXPECT_EQ(headers.request_id, options.request_id);
+    EXPECT_EQ(headers.traceparent, options.traceparent);
+  };
+  options.transport = TransportKind::kUnary;
+  std::optional<absl::StatusOr<Report>> result;
+  client_->ForwardAsync(Call(), options,
+                        [&](absl::StatusOr<Report> r) { result = r; });
+  transport_->Answer(0, absl::UnavailableError("away"));
+  executor_->Advance(absl::Minutes(1));
+  ASSERT_EQ(transport_->size(), 2);
+  transport_->Answer(1, GoodResponse().SerializeAsString());
+  executor_->RunReady();
+  ASSERT_TRUE(result.has_value() && result->ok());
+  expect_said(transport_->at(0).headers);
+  expect_said(transport_->at(1).headers);
+
+  options.transport = TransportKind::kStream;
+  client_->ForwardAsync(Call(), options, [](const absl::StatusOr<Report>&) {});
+  expect_said(transport_->streams.at(0).headers);
+  transport_->streams.at(0).TakeWrite();
+  transport_->streams.at(0).End(absl::InvalidArgumentError("bad"));
+  executor_->RunReady();
+
+  transport_->answer = [](const FakeTransport::Attempt&) {
+    return Transport::Result(absl::InternalError("no"));
+  };
+  (void)client_->CheckHealth("", options);
+  expect_said(transport_->at(2).headers);
+}
+
+TEST_F(CoreTest, IdsThatNoServerTakesAreRefused) {
+  for (const std::string& bad :
+       {std::string("a b"), std::string("a\n"), std::string(129, 'a')}) {
+    CallOptions options;
+    options.request_id = bad;
+    ExpectRefused(Call(), "request_id", options);
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(client_->Forward(Call(), options).status()));
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(client_->GetServerInfo(options).status()));
+  }
+  CallOptions options;
+  options.traceparent =
+      "00-00000000000000000000000000000000-00f067aa0ba902b7-01";
+  ExpectRefused(Call(), "traceparent", options);
+  EXPECT_EQ(transport_->size(), 0);
 }
 
 TEST_F(CoreTest, AsyncRefusalsAlsoComeOnTheExecutor) {

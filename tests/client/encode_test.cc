@@ -37,7 +37,7 @@ TEST_F(CoreEncodeTest, ForwardSendsPlainProtobufOverTheCallersMemory) {
   transport_->answer =
       [&](const FakeTransport::Attempt& attempt) -> Transport::Result {
     EXPECT_EQ(attempt.method, "/attn.v1.AttentionService/Forward");
-    EXPECT_EQ(attempt.deadline, absl::InfiniteFuture());
+    EXPECT_EQ(attempt.headers.deadline, absl::InfiniteFuture());
     EXPECT_TRUE(request.ParseFromString(attempt.Bytes()));
     for (const wire::Piece& piece : *attempt.pieces) {
       for (const char* memory :

@@ -20,11 +20,11 @@ namespace attnd::client {
 // One stream, which the test steps: nothing happens on it by itself.
 class FakeStream final : public ByteStream {
  public:
-  FakeStream(std::string method, uint32_t turn, absl::Time deadline,
+  FakeStream(std::string method, uint32_t turn, CallHeaders headers,
              StreamEvents& events)
       : method(std::move(method)),
         turn(turn),
-        deadline(deadline),
+        headers(std::move(headers)),
         events_(&events) {}
 
   void Start(const std::vector<wire::Piece>& pieces) override {
@@ -81,7 +81,7 @@ class FakeStream final : public ByteStream {
 
   const std::string method;
   const uint32_t turn;
-  const absl::Time deadline;
+  const CallHeaders headers;
   std::vector<std::string> written;  // the last one also while it is written
   bool started = false, writing = false, closed = false;
   bool cancelled = false, ended = false;
@@ -97,11 +97,11 @@ class FakeStreams {
 
   absl::StatusOr<std::shared_ptr<ByteStream>> Open(const std::string& method,
                                                    uint32_t turn,
-                                                   absl::Time deadline,
+                                                   const CallHeaders& headers,
                                                    StreamEvents& events) {
     if (!failure.ok()) return failure;
     return all.emplace_back(
-        std::make_shared<FakeStream>(method, turn, deadline, events));
+        std::make_shared<FakeStream>(method, turn, headers, events));
   }
 
   FakeStream& at(size_t index) { return *all.at(index); }

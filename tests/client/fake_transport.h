@@ -47,7 +47,7 @@ class FakeTransport final : public Transport {
   struct Attempt {
     std::string method;
     const std::vector<wire::Piece>* pieces = nullptr;
-    absl::Time deadline;
+    CallHeaders headers;
     Completion done;
     bool cancelled = false;
 
@@ -63,10 +63,11 @@ class FakeTransport final : public Transport {
 
   std::function<void()> Start(const std::string& method,
                               const std::vector<wire::Piece>& pieces,
-                              absl::Time deadline, Completion done) override {
+                              const CallHeaders& headers,
+                              Completion done) override {
     std::unique_lock<std::mutex> lock(mutex_);
     const size_t index = attempts_.size();
-    attempts_.push_back({method, &pieces, deadline, std::move(done)});
+    attempts_.push_back({method, &pieces, headers, std::move(done)});
     lock.unlock();
     if (answer) Answer(index, answer(at(index)));
     return [this, index] {
@@ -79,7 +80,7 @@ class FakeTransport final : public Transport {
   struct Opening {
     std::string method;
     int64_t bytes = 0;
-    absl::Time deadline;
+    CallHeaders headers;
     bool has_run = false;
     bool is_over = false;
   };
@@ -87,17 +88,17 @@ class FakeTransport final : public Transport {
   // Null unless `opens` is set. What has been opened becomes an attempt as soon
   // as it is run.
   std::unique_ptr<OpenedCall> Open(const std::string& method, int64_t bytes,
-                                   absl::Time deadline) override {
+                                   const CallHeaders& headers) override {
     if (!opens) return nullptr;
-    openings.push_back({method, bytes, deadline});
+    openings.push_back({method, bytes, headers});
     return std::make_unique<FakeOpenedCall>(*this, openings.back());
   }
 
   uint32_t TakeTurn() override { return streams.TakeTurn(); }
   absl::StatusOr<std::shared_ptr<ByteStream>> OpenStream(
-      const std::string& method, uint32_t turn, absl::Time deadline,
+      const std::string& method, uint32_t turn, const CallHeaders& headers,
       StreamEvents& events) override {
-    return streams.Open(method, turn, deadline, events);
+    return streams.Open(method, turn, headers, events);
   }
 
   size_t size() const {
@@ -130,7 +131,7 @@ class FakeTransport final : public Transport {
     ~FakeOpenedCall() override { opening_.is_over = true; }
     void Run(const std::vector<wire::Piece>& pieces, Completion done) override {
       opening_.has_run = true;
-      transport_.Start(opening_.method, pieces, opening_.deadline,
+      transport_.Start(opening_.method, pieces, opening_.headers,
                        std::move(done));
     }
 

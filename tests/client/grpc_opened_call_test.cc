@@ -113,7 +113,8 @@ class GrpcOpenedCallTest : public ::testing::Test {
                                    const ClientOptions& options = {}) {
     transport_ = std::make_unique<GrpcTransport>(
         target_, options, *Credentials::Load(target_, options));
-    return transport_->Open(kMethod, kMostBytes, MonotonicNow() + timeout);
+    return transport_->Open(kMethod, kMostBytes,
+                            {.deadline = MonotonicNow() + timeout});
   }
   // The answer, or the status.
   absl::StatusOr<std::string> Run(std::unique_ptr<OpenedCall> call) {

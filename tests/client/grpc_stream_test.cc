@@ -88,7 +88,8 @@ class Echoed final : public StreamEvents {
 
   void Open(GrpcTransport& transport, uint32_t turn,
             absl::Time deadline = absl::InfiniteFuture()) {
-    auto opened = transport.OpenStream("/any/Method", turn, deadline, *this);
+    auto opened = transport.OpenStream("/any/Method", turn,
+                                       {.deadline = deadline}, *this);
     ASSERT_TRUE(opened.ok()) << opened.status();
     stream = *std::move(opened);
   }
@@ -238,8 +239,7 @@ TEST_P(GrpcStreamTest, WithoutAServerItIsUnavailable) {
   server_->Shutdown();
   Count running(1);
   Echoed echoed(100, 1, running);
-  auto opened =
-      transport->OpenStream("/any/Method", 0, absl::InfiniteFuture(), echoed);
+  auto opened = transport->OpenStream("/any/Method", 0, CallHeaders(), echoed);
   if (opened.ok()) {
     echoed.stream = *std::move(opened);
     echoed.Start();

@@ -56,8 +56,8 @@ TEST_F(OpenedCallTest, WhereNoBytesOfTensorsTravel) {
   EXPECT_EQ(report->transport, TransportKind::kRegion);
   EXPECT_EQ(report->attempts, 1);
   EXPECT_EQ(Only().method, "/attn.v1.AttentionService/Forward");
-  EXPECT_GE(Only().deadline, before + absl::Seconds(9));
-  EXPECT_LE(Only().deadline, MonotonicNow() + absl::Seconds(9));
+  EXPECT_GE(Only().headers.deadline, before + absl::Seconds(9));
+  EXPECT_LE(Only().headers.deadline, MonotonicNow() + absl::Seconds(9));
   EXPECT_TRUE(Only().has_run);
   ASSERT_EQ(sent_.size(), 1);
   EXPECT_GE(Only().bytes, static_cast<int64_t>(sent_[0].size()));

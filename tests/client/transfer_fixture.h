@@ -40,7 +40,8 @@ class TransferTest : public ::testing::Test {
       return DecodeForwardExchange(fragments, spec_.parts.outputs, report_);
     };
     transfer_ = Transfer::Start(
-        spec_, transport_, executor_, executor_.Now() + absl::Minutes(1),
+        spec_, transport_, executor_,
+        {.deadline = executor_.Now() + absl::Minutes(1)},
         [this](TransferResult result) {
           ASSERT_FALSE(result_.has_value()) << "done twice";
           for (const auto& stream : transport_.streams.all) {

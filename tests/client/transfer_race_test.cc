@@ -184,13 +184,14 @@ class ServedTransport final : public Transport {
   explicit ServedTransport(Server& server) : server_(server) {}
 
   std::function<void()> Start(const std::string&,
-                              const std::vector<wire::Piece>&, absl::Time,
-                              Completion) override {
+                              const std::vector<wire::Piece>&,
+                              const CallHeaders&, Completion) override {
     return nullptr;
   }
   uint32_t TakeTurn() override { return 0; }
   absl::StatusOr<std::shared_ptr<ByteStream>> OpenStream(
-      const std::string&, uint32_t, absl::Time, StreamEvents& events) override {
+      const std::string&, uint32_t, const CallHeaders&,
+      StreamEvents& events) override {
     auto stream = std::make_shared<ServedStream>(server_, events);
     server_.Add(stream);
     return stream;
@@ -215,16 +216,15 @@ absl::Status RunOnce(int streams, bool cancel) {
   };
   bool done = false;
   absl::Status status;
-  const std::shared_ptr<Transfer> transfer =
-      Transfer::Start(spec, transport, queue, absl::InfiniteFuture(),
-                      [&](const TransferResult& result) {
-                        status = result.status;
-                        if (status.ok()) {
-                          EXPECT_EQ(forward->got_o, served.o);
-                        }
-                        forward.reset();
-                        done = true;
-                      });
+  const std::shared_ptr<Transfer> transfer = Transfer::Start(
+      spec, transport, queue, CallHeaders(), [&](const TransferResult& result) {
+        status = result.status;
+        if (status.ok()) {
+          EXPECT_EQ(forward->got_o, served.o);
+        }
+        forward.reset();
+        done = true;
+      });
   std::thread canceller([&] {
     if (cancel) transfer->Cancel();
   });

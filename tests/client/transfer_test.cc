@@ -17,7 +17,7 @@ TEST_F(TransferTest, OneStreamCarriesAll) {
   Start(1);
   ASSERT_EQ(transport_.streams.size(), 1);
   EXPECT_EQ(at(0).method, "/attn.v1.AttentionService/Exchange");
-  EXPECT_EQ(at(0).deadline, executor_.Now() + absl::Minutes(1));
+  EXPECT_EQ(at(0).headers.deadline, executor_.Now() + absl::Minutes(1));
   Take(0);
   EXPECT_FALSE(at(0).writing) << "sends before it may";
   const attn::v1::ForwardRequest& request = received_.header.forward();

@@ -207,5 +207,19 @@ TEST(Status, EchoIsShortAndPrintable) {
   EXPECT_EQ(Echo(std::string(1 << 20, '\0')).size(), 64);
 }
 
+TEST(Status, TheIdOfTheCallIsARequestInfo) {
+  EXPECT_EQ(RequestId(absl::InternalError("x")), "");
+  const absl::Status status = WithRequestId(absl::InternalError("x"), "job-7");
+  EXPECT_EQ(RequestId(status), "job-7");
+  EXPECT_EQ(RequestId(ThroughBytes(status)), "job-7");
+  EXPECT_EQ(std::string(*status.GetPayload(
+                "type.googleapis.com/google.rpc.RequestInfo")),
+            "\x0a\x05job-7");
+  absl::Status odd = absl::InternalError("x");
+  odd.SetPayload("type.googleapis.com/google.rpc.RequestInfo",
+                 absl::Cord("\x0a\x09job-7"));
+  EXPECT_EQ(RequestId(odd), "");
+}
+
 }  // namespace
 }  // namespace attnd::wire

@@ -33,6 +33,7 @@ CUDA = re.compile(r'cuda|cublas|cudnn|nvrtc|nccl|cute/|cutlass/|cooperative_grou
 GRPC_EDGES = {
     'client/connection',
     'client/grpc_attempt',
+    'client/grpc_headers',
     'client/grpc_stream',
     'client/grpc_transport',
     'client/socket_mutator',

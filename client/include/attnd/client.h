@@ -141,6 +141,15 @@ struct CallOptions {
   absl::Duration timeout = absl::InfiniteDuration();
   Priority priority = Priority::kNormal;
   TransportKind transport = TransportKind::kAuto;
+  // What the caller calls the call in its own log: the server's has it too. 1
+  // to 128 of letters, digits and "._:-"; empty: the server makes one up, which
+  // errors have (RequestIdOf).
+  std::string request_id = {};
+  // The caller's span, a W3C Trace Context
+  // (https://www.w3.org/TR/trace-context/#traceparent-header), as
+  // "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01": the server's
+  // span of the call becomes its child. Empty: the call is in no trace.
+  std::string traceparent = {};
 };
 
 // How a team shared the request, with those that ran in its batch.
@@ -257,17 +266,23 @@ struct ClientOptions {
   absl::Status Validate() const;
 };
 
+// The id under which the server's log, and its page /statusz, have the call
+// that ended with `status`. Empty: the server did not say, as where it was not
+// reached.
+std::string RequestIdOf(const absl::Status& status);
+
 // Thread-safe. Destruction waits for its calls, so never from a callback.
 //
 // Every call returns the server's status, or: INVALID_ARGUMENT (naming the
 // field) when the call's tensors disagree with their sizes, or are too large to
 // send where the call is to be unary, or lie on a device where their bytes
 // would have to travel, or in no region where all must (kRegion), or an enum
-// holds none of its values, FAILED_PRECONDITION when such a tensor's region is
-// no longer leased, UNIMPLEMENTED when they are too large for all that the
-// server can do, UNAVAILABLE when there is no connection to be had, which says
-// what to check where TLS is the cause, DEADLINE_EXCEEDED, CANCELLED, INTERNAL
-// (naming the field) when a response does not fit the memory given for it.
+// holds none of its values, or an id in CallOptions is none,
+// FAILED_PRECONDITION when such a tensor's region is no longer leased,
+// UNIMPLEMENTED when they are too large for all that the server can do,
+// UNAVAILABLE when there is no connection to be had, which says what to check
+// where TLS is the cause, DEADLINE_EXCEEDED, CANCELLED, INTERNAL (naming the
+// field) when a response does not fit the memory given for it.
 class Client {
  public:
   using Callback = std::function<void(absl::StatusOr<Report>)>;
