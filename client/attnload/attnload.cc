@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -135,6 +137,9 @@ void AddFlags(CLI::App& app, Flags& f) {
       "  dDIM or dHEAD/VALUE  causal  wLEFT/RIGHT  det  naive|online|fa1|fa2\n"
       "  one_device|heads|gather|ring|striped|zigzag|kv\n"
       "Left out: forward:f32:b1:s512:h8:d64.\n"
+      "SIGINT (Ctrl-C) or SIGTERM: nothing more is sent, what is in flight "
+      "ends, and the\n"
+      "results so far are printed.\n"
       "Exit status: 0; 1 when an answer is wrong or none came; 2 bad usage, "
       "or results that could not be written.");
 }
@@ -258,7 +263,21 @@ absl::StatusOr<std::unique_ptr<PlacedTensors>> PlaceTensors(
   return placed;
 }
 
-// Whether every level got answers, all of them right.
+// Set by SIGINT, and SIGTERM.
+std::atomic<bool> interrupted = false;
+
+// The first of each ends the load and leaves its results; another ends the
+// process, as it would have without this.
+void CatchInterrupts() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted.store(true); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+// Whether every level got answers, all of them right. Those that had not begun
+// before an interrupt are gone from `levels`.
 bool RunLevels(client::Client& client, const Flags& flags, Workload& workload,
                PlacedTensors* placed, std::vector<LevelResults>& levels) {
   LoadOptions options = flags.load;
@@ -267,8 +286,14 @@ bool RunLevels(client::Client& client, const Flags& flags, Workload& workload,
   options.call.priority = PriorityOf(flags.priority);
   options.call.transport = flags.regions.kind();
   options.placed = placed;
+  options.stop = &interrupted;
   bool good = true;
-  for (LevelResults& level : levels) {
+  for (size_t i = 0; i < levels.size(); ++i) {
+    if (i > 0 && interrupted) {
+      levels.resize(i);
+      break;
+    }
+    LevelResults& level = levels[i];
     options.open_loop = level.open_loop;
     options.level = level.level;
     ProgressPrinter printer(level);
@@ -331,6 +356,7 @@ int Run(Flags flags) {
     return Fail(1, absl::Status(info.status().code(),
                                 Printable(info.status().message())));
   }
+  CatchInterrupts();
   std::cerr << "attnd " << Printable(info->version) << " at " << flags.target;
   for (const client::Device& device : info->devices) {
     std::cerr << ", " << Printable(device.kind) << ":" << device.index << " "

@@ -105,6 +105,11 @@ class Load {
   Clock::time_point start() const { return start_; }
 
  private:
+  bool stopped() const {
+    return options_.stop != nullptr &&
+           options_.stop->load(std::memory_order_relaxed);
+  }
+  void SleepUntil(Clock::time_point time) const;
   // When the next request is due; waits until then, and for its turn.
   Clock::time_point WaitUntilDue();
   void Send(Clock::time_point due);
@@ -126,13 +131,20 @@ class Load {
   int64_t in_flight_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
+// Looks now and then whether the load has been stopped.
+void Load::SleepUntil(Clock::time_point time) const {
+  constexpr auto kLook = std::chrono::milliseconds(100);
+  while (!stopped() && Clock::now() < time) {
+    std::this_thread::sleep_until(std::min(time, Clock::now() + kLook));
+  }
+}
+
 Clock::time_point Load::WaitUntilDue() {
   Clock::time_point due;
   if (options_.open_loop) {
     due = start_ + absl::ToChronoNanoseconds(arrivals_.Next());
     // At a low rate that may be long after the end.
-    std::this_thread::sleep_until(options_.requests > 0 ? due
-                                                        : std::min(due, end_));
+    SleepUntil(options_.requests > 0 ? due : std::min(due, end_));
   }
   MutexLock lock(mutex_);
   ended_.Wait(lock, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -204,13 +216,15 @@ void Load::Run() {
   while (true) {
     const Clock::time_point due = WaitUntilDue();
     const bool over =
-        options_.requests > 0 ? measured >= options_.requests : due >= end_;
+        stopped() ||
+        (options_.requests > 0 ? measured >= options_.requests : due >= end_);
     if (over) {
       MutexLock lock(mutex_);
       --in_flight_;
       break;
     }
     if (due >= start_ + absl::ToChronoNanoseconds(options_.warm_up)) ++measured;
+    recorder_.RecordSent();
     Send(due);
   }
   {

@@ -3,6 +3,7 @@
 
 // Runs one load level against a server.
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -50,6 +51,8 @@ struct LoadOptions {
   // Where calls' tensors lie, with a slot for each in flight; null: in memory
   // of this process' own.
   PlacedTensors* placed = nullptr;
+  // Nothing is sent any more once it is true; null: nobody stops the load.
+  const std::atomic<bool>* stop = nullptr;
 
   // Requests that may be in flight.
   int64_t limit() const;

@@ -48,7 +48,9 @@ struct Results {
   int64_t planned = 0;
   absl::Duration predicted, planned_compute;
   int64_t ok = 0, failed = 0;
-  // By status code, measured or not, and the first message of each error.
+  int64_t sent = 0;  // measured or not, and whether they have ended or not
+  // Those that have ended by status code, measured or not, and the first
+  // message of each error.
   std::map<absl::StatusCode, int64_t> sent_by_code;
   std::map<absl::StatusCode, std::string> first_error;
   int64_t answers_checked = 0, answers_wrong = 0;
@@ -73,6 +75,8 @@ class Recorder {
   };
   void Record(const Outcome& outcome,
               const absl::StatusOr<client::Report>& report);
+  // A request is about to be sent; its Record will follow.
+  void RecordSent();
   void RecordCheck(const RowVerdict& verdict);
   void RecordInFlight(int64_t in_flight);
 

@@ -185,6 +185,7 @@ nlohmann::json JsonOf(const std::vector<Shape>& shapes,
       {"in_flight_peak", r.in_flight_peak},
       {"answers_checked", r.answers_checked},
       {"answers_wrong", r.answers_wrong}};
+  json["sent"] = r.sent;
   for (const auto& [code, n] : r.sent_by_code) {
     json["sent_by_code"][absl::StatusCodeToString(code)] = n;
   }

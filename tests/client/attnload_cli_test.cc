@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -303,6 +304,34 @@ TEST_F(AttnloadOnFakes, ADeadlineEndsARequest) {
   EXPECT_EQ(level["sent_by_code"], json({{"DEADLINE_EXCEEDED", 2}}));
   // Not before.
   EXPECT_GT(level["elapsed_s"], 0.9 * timeout);
+}
+
+// It would go on for an hour.
+TEST_F(AttnloadTest, AnInterruptEndsTheLoadAndLeavesItsResults) {
+  const std::string pid_file = folder_.File("pid");
+  const std::string path = folder_.File("results.json");
+  std::vector<std::string> command = {
+      "/bin/sh", "-c", "echo $$ >\"$0\".new; mv \"$0\".new \"$0\"; exec \"$@\"",
+      pid_file};
+  const std::vector<std::string> load =
+      Command(server_->tcp(), {kSmall, "--concurrency=2,4", "--warmup=0",
+                               "--duration=3600", "--json=" + path});
+  command.insert(command.end(), load.begin(), load.end());
+  Ran ran;
+  std::thread running([&] { ran = RunProgram(command); });
+  const auto counted = [this] {
+    return Counted("attnd_requests_total{code=\"OK\",method=\"Forward\"}");
+  };
+  EXPECT_TRUE(testing::Eventually([&] { return counted() >= 5; }));
+  EXPECT_EQ(kill(std::stoi(ReadText(pid_file)), SIGINT), 0);
+  running.join();
+  EXPECT_EQ(ran.exit_status, kDone) << ran.output;
+  const json levels = json::parse(ReadText(path), nullptr, false)["levels"];
+  ASSERT_EQ(levels.size(), 1) << "the second level had not begun";
+  EXPECT_GE(levels[0]["ok"], 5);
+  EXPECT_EQ(levels[0]["sent"], levels[0]["ok"]);
+  const double sent = levels[0]["sent"];
+  EXPECT_EQ(Requests(sent, "Forward"), sent);
 }
 
 // What one attnload says on its way, of two requests one after the other: the
