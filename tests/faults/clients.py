@@ -20,10 +20,14 @@ LONG = ('forward:f32:s16384:h1:d1',)
 LONG_FLOPS = 4 * 16384**2  # as the queue counts them
 
 
+ALL = object()
+
+
 @dataclasses.dataclass
 class Outcome:
     """How the calls of one attnload ended."""
     codes: collections.Counter
+    sent: int  # as attnload counts them when it sends them
     checked: int
     wrong: int
     fallbacks: int
@@ -31,7 +35,7 @@ class Outcome:
     first_errors: list = dataclasses.field(default_factory=list)  # a text for each code
 
     @property
-    def sent(self):
+    def ended(self):
         return sum(self.codes.values())
 
     @property
@@ -43,8 +47,15 @@ class Outcome:
         return f'{self.sent} calls: {codes}; {self.checked} answers checked, {self.wrong} wrong'
 
     def account(self, sent, codes=(), least_ok=1):
-        """Fails unless all of `sent` calls ended, right or with one of `codes`."""
-        require(self.sent == sent, f'of {sent} calls {self.sent} are accounted for: {self}')
+        """Fails unless all of `sent` calls ended, right or with one of `codes`.
+
+        `sent`: None where attnload went on until it was told to end. `least_ok`: ALL, or as
+        many as must have been answered.
+        """
+        sent = self.sent if sent is None else sent
+        require(self.sent == self.ended == sent,
+                f'of {sent} calls {self.ended} are accounted for: {self}')
+        least_ok = sent if least_ok is ALL else least_ok
         require(set(self.codes) <= {'OK', *codes},
                 f'a code that this fault does not explain: {self}; expected OK, {codes}: '
                 f'{self.first_errors}')
@@ -56,32 +67,35 @@ class Outcome:
 def outcome_of(text):
     """The Outcome in attnload's JSON."""
     codes, transports = collections.Counter(), collections.Counter()
-    checked = wrong = fallbacks = 0
+    sent = checked = wrong = fallbacks = 0
     for level in json.loads(text)['levels']:
+        sent += level['sent']
         codes.update(level.get('sent_by_code', {}))
         transports.update(level['transport'])
         checked += level['answers_checked']
         wrong += level['answers_wrong']
         fallbacks += level['fallbacks']
-    return Outcome(codes, checked, wrong, fallbacks, transports)
+    return Outcome(codes, sent, checked, wrong, fallbacks, transports)
 
 
 class Attnload:
-    """An attnload that sends exactly `requests` calls, of which none counts as warm-up.
+    """An attnload that sends exactly `requests` calls, of which none counts as warm-up; or, without
+    them, calls until its end() is asked for.
 
     `concurrency`: so many are in flight at any time. `rate`: so many are due a second, whatever
     became of others, but `max_in_flight` at once, so that a machine that is slow does not become
     a fault of its own. `timeout`: each call's deadline, in seconds; the hang limit unless given.
     """
 
-    def __init__(self, bench, target, shapes=SMALL, *, requests, concurrency=None, rate=None,
+    def __init__(self, bench, target, shapes=SMALL, *, requests=None, concurrency=None, rate=None,
                  max_in_flight=8, timeout=None, inside=(), **flags):
         self._bench = bench
         self.requests = requests
         self.timeout = timeout or bench.hang_seconds
         self._json = bench.file('attnload.json')
         self._log = bench.file('attnload.log')
-        self.command = [bench.attnload, target, f'--requests={requests}', '--warmup=0',
+        self.command = [bench.attnload, target, '--warmup=0',
+                        f'--requests={requests}' if requests else '--duration=86400',
                         f'--timeout={self.timeout}', '--check=1', f'--json={self._json}',
                         *(f'--shape={shape}' for shape in shapes),
                         *((f'--rate={rate}', f'--max_in_flight={max_in_flight}') if rate else
@@ -95,9 +109,12 @@ class Attnload:
 
     def await_start(self):
         """Waits until the server has told it what it is: from then on it sends calls."""
-        self._bench.eventually(lambda: re.search('^attnd .* at ', self.log(), re.M) or
-                               not self.running(), 'attnload does not start')
-        require(self.running(), f'attnload has ended: {self.log()}')
+        self._bench.eventually(lambda: self._has_started() or not self.running(),
+                               'attnload does not start')
+        require(self._has_started(), f'attnload has ended: {self.log()}')
+
+    def _has_started(self):
+        return re.search('^attnd .* at ', self.log(), re.M)
 
     def log(self):
         return self._log.read_text(errors='replace')
@@ -116,18 +133,21 @@ class Attnload:
         """Waits until every call has ended: an Outcome. Failed if one hangs.
 
         `may_not_begin`: the fault may hit what it first asks, which is what the server is; then
-        there are no calls. A call may outlast its deadline by the client's two keepalive times, 10 s each, where a
-        write is stuck (client/README.md).
+        there are no calls. A call may outlast its deadline by the client's two keepalive times,
+        10 s each, where a write is stuck (client/README.md).
         """
+        if self.requests is None:
+            if not may_not_begin:
+                self.await_start()
+            self.process.send_signal(signal.SIGINT)
         limit = self.timeout + 20 + self._bench.hang_seconds
         try:
             status = self.process.wait(limit)
         except subprocess.TimeoutExpired:
             raise Failed(f'a call hangs: attnload goes on after {limit:.0f} s\n'
                          f'{self.log()}') from None
-        if (status == 1 and may_not_begin and
-                not re.search("^attnd .* at ", self.log(), re.M)):
-            return Outcome(collections.Counter(), 0, 0, 0, collections.Counter())
+        if status == 1 and may_not_begin and not self._has_started():
+            return Outcome(collections.Counter(), 0, 0, 0, 0, collections.Counter())
         # 1: no answer came, or a wrong one; which of the two the results tell.
         require(status in (0, 1) and self._json.exists() and self._json.stat().st_size > 0,
                 f'attnload ended with {status} and without results: {self.command}\n{self.log()}')

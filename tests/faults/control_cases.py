@@ -1,5 +1,6 @@
 """Controls: what the other cases look for is made here on purpose, and must be found."""
 
+import json
 import socket
 
 from bench import Failed, Skipped, require
@@ -80,12 +81,13 @@ def control_leak_of_every_request(bench):
 def control_calls_missing_or_wrong(bench):
     """Of results that lack a call, have a wrong answer, or an unexplained code, each is found."""
     def results(codes, checked=5, wrong=0):
-        return outcome_of('{"levels": [{"sent_by_code": {%s}, "transport": {}, "fallbacks": 0, '
-                          '"answers_checked": %d, "answers_wrong": %d}]}' %
-                          (', '.join(f'"{code}": {n}' for code, n in codes.items()), checked,
-                           wrong))
+        return outcome_of(json.dumps({'levels': [
+            {'sent': 10, 'sent_by_code': codes, 'transport': {}, 'fallbacks': 0,
+             'answers_checked': checked, 'answers_wrong': wrong}]}))
     results({'OK': 9, 'UNAVAILABLE': 1}).account(10, ('UNAVAILABLE',))
     must_fail('a missing call', lambda: results({'OK': 9}).account(10), '9 are accounted for')
+    must_fail('a call that never ended', lambda: results({'OK': 9}).account(None),
+              '9 are accounted for')
     must_fail('a wrong answer', lambda: results({'OK': 10}, wrong=1).account(10), 'wrong answers')
     must_fail('answers that nobody checked', lambda: results({'OK': 10}, checked=0).account(10),
               'no answer was checked')

@@ -4,7 +4,7 @@ import time
 
 from bench import require
 from cases import case
-from clients import MIXED, SMALL
+from clients import ALL, MIXED, SMALL
 from link import Link
 from network_cases import LATE
 from scene import IMPATIENT, Scene
@@ -69,7 +69,7 @@ def packet_reordering(bench):
 def partition_for_a_moment(bench):
     """The link is down for half a second, which no call notices but by its time."""
     link, scene = _scene(bench, 4)
-    load = _far(scene, link, shapes=SMALL, requests=bench.fewer(150), rate=100)
+    load = _far(scene, link, shapes=SMALL, rate=100 / bench.slow)
     load.await_start()
     carried = link.counts.carried
     bench.eventually(lambda: link.counts.carried >= carried + 100, 'nothing is under way')
@@ -78,7 +78,7 @@ def partition_for_a_moment(bench):
     link.weather.down = False
     outcome = load.end()
     bench.say(f'down for half a second, {link.counts.lost} packets lost: {outcome}')
-    outcome.account(load.requests, least_ok=load.requests)
+    outcome.account(load.requests, least_ok=ALL)
     require(link.counts.lost > 0, 'no packet was lost')
     scene.finish()
 
@@ -91,9 +91,8 @@ def partition(bench):
     their deadlines.
     """
     link, scene = _scene(bench, 5, *IMPATIENT)
-    neighbour = scene.neighbour(seconds=6)
-    load = _far(scene, link, shapes=MIXED, requests=bench.fewer(200), rate=100, timeout=3,
-                transport='unary')
+    neighbour = scene.neighbour()
+    load = _far(scene, link, shapes=MIXED, rate=100 / bench.slow, timeout=3, transport='unary')
     load.await_start()
     bench.eventually(lambda: scene.server.metric('attnd_upload_bytes') > 0, 'nothing is uploaded')
     link.weather.down = True

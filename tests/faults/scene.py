@@ -1,7 +1,7 @@
 """A server as every case finds it, and as every case must leave it."""
 
 from bench import require
-from clients import LARGE, LONG_FLOPS, SMALL, Attnload, check_real_data
+from clients import ALL, LARGE, LONG_FLOPS, SMALL, Attnload, check_real_data
 from idle import check_idle, rest_of
 from server import Server
 
@@ -36,18 +36,19 @@ class Scene:
         """An Attnload at the server, by TCP unless told otherwise."""
         return Attnload(self.bench, target or self.server.tcp, shapes, **options)
 
-    def neighbour(self, seconds=4, rate=40, **options):
-        """A client that behaves, and calls for so long. What happens to others is not its concern.
-
-        `end_neighbour` says so; a case makes its fault while this one runs.
+    def neighbour(self, rate=40, **options):
+        """A client that behaves, and calls until `end_neighbour`, which says whether it has
+        noticed anything of what happens to others meanwhile.
         """
-        return self.load(requests=self.bench.fewer(seconds * rate), rate=rate / self.bench.slow,
-                         **options)
+        neighbour = self.load(rate=rate / self.bench.slow, **options)
+        neighbour.await_start()
+        return neighbour
 
     def end_neighbour(self, neighbour):
+        require(neighbour.running(), f'the neighbour has ended: {neighbour.log()}')
         outcome = neighbour.end()
         self.bench.say(f'neighbour: {outcome}')
-        outcome.account(neighbour.requests, least_ok=neighbour.requests)
+        outcome.account(neighbour.requests, least_ok=ALL)
 
     def use(self):
         """Real data, and every way that tensors travel: all of it must be answered, and right."""
@@ -84,6 +85,8 @@ class Scene:
 
     def check_counts(self, outcome):
         """The server has counted every answer that these clients got."""
-        ended = self.server.ended_calls()
-        require(ended['OK'] >= outcome.ok,
-                f'clients got {outcome.ok} answers and the server counts {dict(ended)}')
+        # A call is counted once its client has been answered.
+        self.bench.eventually(
+            lambda: self.server.ended_calls()['OK'] >= outcome.ok,
+            lambda: f'clients got {outcome.ok} answers and the server counts '
+                    f'{dict(self.server.ended_calls())}')
