@@ -182,6 +182,8 @@ ROWS = {
                '{{instance}} {{device}}'), unit='percentunit', largest=1,
               about='How much of its lanes\' time a device is at work. Close to 100 % for long: '
                     'it has no room for more.'),
+        panel('Longest group', (of('attnd_lane_longest_seconds'), '{{instance}} {{device}}'),
+              unit='s', about='How long the group has run that has run longest.'),
         panel('Models', (of('attnd_device_info'), ''), kind='table'),
         panel('GPU at work', (of('attnd_gpu_utilization_ratio'), '{{instance}} {{device}}'),
               unit='percentunit', largest=1, width=12,

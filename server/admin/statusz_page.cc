@@ -58,8 +58,8 @@ std::string Head(const ServerStatus& status, absl::Time time) {
 
 std::string Devices(const ServerStatus& status) {
   HtmlTable table({"device", "model", "in service", "lanes busy",
-                   "lanes busy since the start", "in use now",
-                   "memory in use"});
+                   "longest group now", "lanes busy since the start",
+                   "in use now", "memory in use"});
   const SchedulerStats& scheduler = status.stats.scheduler;
   for (size_t i = 0; i < status.facts.devices.size(); ++i) {
     std::vector<std::string> row = {status.facts.devices[i].label,
@@ -70,12 +70,13 @@ std::string Devices(const ServerStatus& status) {
       const LaneStats& lanes = scheduler.lanes[i];
       const absl::Duration most = status.uptime * lanes.lanes;
       row.push_back(Of(absl::StrCat(lanes.busy), absl::StrCat(lanes.lanes)));
+      row.push_back(lanes.busy > 0 ? Time(lanes.longest) : "");
       row.push_back(absl::StrFormat(
           "%s, %.1f %%", Time(lanes.busy_time),
           100 * absl::FDivDuration(lanes.busy_time,
                                    std::max(most, absl::Nanoseconds(1)))));
     } else {
-      row.insert(row.end(), {"", ""});
+      row.insert(row.end(), {"", "", ""});
     }
     if (i < status.stats.usage.size() && status.stats.usage[i].has_value()) {
       const DeviceUsage& usage = *status.stats.usage[i];

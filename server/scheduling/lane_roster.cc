@@ -124,7 +124,9 @@ LaneStats LaneRoster::stats(int device, absl::Time now) const {
     stats.busy_time += lane->busy_time_;
     if (lane->running_.empty()) continue;
     ++stats.busy;
-    stats.busy_time += now - lane->taken_;
+    const absl::Duration runs = now - lane->taken_;
+    stats.busy_time += runs;
+    stats.longest = std::max(stats.longest, runs);
   }
   return stats;
 }

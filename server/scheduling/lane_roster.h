@@ -29,6 +29,7 @@ struct LaneStats {
   int lanes = 0;
   int busy = 0;              // have a group now
   absl::Duration busy_time;  // of all of them, since the start
+  absl::Duration longest;    // that a group runs now; 0: none does
 };
 
 // Not thread-safe: one lock, its owner's, guards it, and lanes wait with that.

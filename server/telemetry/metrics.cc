@@ -36,12 +36,12 @@ Metrics::Metrics(ServerFacts facts, std::function<ServerStats()> stats)
       BuildCounter()
           .Name("attnd_requests_total")
           .Help(
-              "Calls that arrived whole and ended, by method and the code "
-              "that the client got, its own where it gave up")
+              "Calls that ended, by method and the code that the client got, "
+              "its own where it gave up")
           .Register(registry_);
   auto& duration = BuildHistogram()
                        .Name("attnd_request_duration_seconds")
-                       .Help("From the whole request to the response sent")
+                       .Help("From a call's headers to its end")
                        .Register(registry_);
   auto& phases = BuildHistogram()
                      .Name("attnd_phase_duration_seconds")

@@ -95,6 +95,14 @@ void AddDevices(const ServerFacts& facts, const ServerStats& stats,
     to.Add({device},
            i < lanes.size() ? absl::ToDoubleSeconds(lanes[i].busy_time) : 0);
   });
+  to.Begin("attnd_lane_longest_seconds",
+           "How long the group runs that has run longest, of those that the "
+           "device's lanes have now",
+           MetricType::Gauge);
+  each([&](size_t i, const Families::Label& device) {
+    to.Add({device},
+           i < lanes.size() ? absl::ToDoubleSeconds(lanes[i].longest) : 0);
+  });
   const auto each_gpu = [&](const char* name, const char* help, auto value) {
     to.Begin(name, help, MetricType::Gauge);
     each([&](size_t i, const Families::Label& device) {

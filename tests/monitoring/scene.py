@@ -123,7 +123,7 @@ class Scene:
             hang.unlink()
             waiting.stop()
             stuck.start()
-        self.faults.append(Fault(stuck, [('AttndQueueStuck', {})], inject, remove,
+        self.faults.append(Fault(stuck, [('AttndQueueStuck', {}), ('AttndDeviceHangs', {'device': 'fake:0'})], inject, remove,
                                  'a kernel that does not end', ['AttndQueueSlow']))
 
     def too_much(self):

@@ -62,15 +62,18 @@ TEST_F(LaneRosterTest, CountsTheTimeThatLanesAreBusy) {
   EXPECT_EQ(stats.lanes, kLanes);
   EXPECT_EQ(stats.busy, 2);
   EXPECT_EQ(stats.busy_time, absl::Seconds(3 + 2));
+  EXPECT_EQ(stats.longest, absl::Seconds(3));
   roster_.Finish(roster_.at(0), kNow + absl::Seconds(4));
   // A lane that had nothing was not busy.
   roster_.Finish(roster_.at(0), kNow + absl::Seconds(100));
   stats = roster_.stats(0, kNow + absl::Seconds(5));
   EXPECT_EQ(stats.busy, 1);
   EXPECT_EQ(stats.busy_time, absl::Seconds(4 + 4));
+  EXPECT_EQ(stats.longest, absl::Seconds(4));
   stats = roster_.stats(1, kNow + absl::Seconds(5));
   EXPECT_EQ(stats.busy, 0);
   EXPECT_EQ(stats.busy_time, absl::ZeroDuration());
+  EXPECT_EQ(stats.longest, absl::ZeroDuration());
 }
 
 TEST_F(LaneRosterTest, WakesEachIdleLaneOnce) {

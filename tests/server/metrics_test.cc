@@ -115,23 +115,30 @@ TEST(Metrics, ReadsTheServerAtEachScrape) {
   stats.scheduler.queued_longest = absl::Milliseconds(1500);
   stats.scheduler.account_bytes = 12345;
   stats.scheduler.device_in_service = {true, false};
-  stats.scheduler.lanes = {{2, 1, absl::Seconds(3)}, {4, 0, absl::Seconds(5)}};
+  stats.scheduler.lanes = {{2, 1, absl::Seconds(3), absl::Seconds(2)},
+                           {4, 0, absl::Seconds(5), absl::ZeroDuration()}};
   stats.scheduler.draining = true;
   stats.usage = {std::nullopt, DeviceUsage{0.25, 10, 20}};
   stats.uploads.limit_bytes = 77;
   stats.log[2] = {8, 9};
   const std::string text = Text(metrics);
   for (const char* line :
-       {"attnd_queue_requests 4", "attnd_max_queue_requests 3",
+       {"attnd_queue_requests 4",
+        "attnd_max_queue_requests 3",
         "attnd_max_queue_floating_point_operations 4",
-        "attnd_queue_oldest_seconds 1.5", "attnd_account_bytes 12345",
-        "attnd_memory_limit_bytes 1", "attnd_max_connections 2",
-        "attnd_draining 1", "attnd_upload_limit_bytes 77",
+        "attnd_queue_oldest_seconds 1.5",
+        "attnd_account_bytes 12345",
+        "attnd_memory_limit_bytes 1",
+        "attnd_max_connections 2",
+        "attnd_draining 1",
+        "attnd_upload_limit_bytes 77",
         "attnd_device_info{device=\"cuda:0\",model=\"faster\"} 1",
         "attnd_device_in_service{device=\"cpu:0\"} 1",
         "attnd_device_in_service{device=\"cuda:0\"} 0",
         "attnd_lanes{device=\"cpu:0\"} 2",
         "attnd_lane_busy_seconds_total{device=\"cuda:0\"} 5",
+        "attnd_lane_longest_seconds{device=\"cpu:0\"} 2",
+        "attnd_lane_longest_seconds{device=\"cuda:0\"} 0",
         "attnd_gpu_utilization_ratio{device=\"cuda:0\"} 0.25",
         "attnd_gpu_memory_used_bytes{device=\"cuda:0\"} 10",
         "attnd_gpu_memory_total_bytes{device=\"cuda:0\"} 20",

@@ -23,7 +23,7 @@ TEST(StatuszPageTest, ShowsWhatThereIs) {
   status.facts.devices = {{"cuda:0", "NVIDIA H200"}};
   status.facts.max_queue_requests = 1024;
   status.stats.scheduler.device_in_service = {false};
-  status.stats.scheduler.lanes = {{2, 1, absl::Seconds(50)}};
+  status.stats.scheduler.lanes = {{2, 1, absl::Seconds(50), absl::Seconds(3)}};
   status.stats.scheduler.queued_requests = 7;
   status.stats.usage = {DeviceUsage{0.5, int64_t{1} << 30, int64_t{1} << 37}};
   status.refused[static_cast<int>(CallRefusal::kQueueFull)] = 12;
