@@ -188,7 +188,8 @@ class Backend {
 
   virtual const DeviceInfo& device() const = 0;
   virtual std::shared_ptr<HostMemory> host_memory() = 0;  // never null
-  // Empty: it cannot tell. Takes up to a millisecond.
+  // Empty: it cannot tell. Asks the driver, which of a device that is about to
+  // fail may take seconds to answer.
   virtual std::optional<DeviceUsage> Usage() const { return std::nullopt; }
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream() = 0;
   // The same, for a device that is one of several which share a request.

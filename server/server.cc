@@ -39,6 +39,7 @@
 #include "server/telemetry/metrics_server.h"
 #include "server/telemetry/refusal_log.h"
 #include "server/telemetry/span_sink.h"
+#include "server/telemetry/usage_watch.h"
 #include "server/transfer/alarms.h"
 #include "server/transfer/transfer_table.h"
 #include "server/transport.h"
@@ -85,6 +86,7 @@ class Server::Impl {
 
   absl::Status Start() {
     absl::Status status = StartIdentity();
+    if (status.ok()) status = StartUsage();
     if (status.ok()) status = StartScheduler();
     if (status.ok()) status = StartRegions();
     if (status.ok()) status = StartMetrics();
@@ -185,6 +187,15 @@ class Server::Impl {
     return absl::OkStatus();
   }
 
+  absl::Status StartUsage() {
+    std::vector<const Backend*> devices;
+    for (const auto& backend : backends_) devices.push_back(backend.get());
+    auto usage = UsageWatch::Start(std::move(devices));
+    if (!usage.ok()) return usage.status();
+    usage_ = *std::move(usage);
+    return absl::OkStatus();
+  }
+
   absl::Status StartRegions() {
     if (!options_.regions.enabled()) return absl::OkStatus();
     std::vector<Backend*> devices;
@@ -247,12 +258,12 @@ class Server::Impl {
         Gate::Start(options_, {gate_log_, tls_peers_, std::move(hand_over)});
     if (!gate.ok()) return gate.status();
     gate_ = *std::move(gate);
-    auto acceptor =
-        Acceptor::Start(*std::move(doors), connections_,
-                        [lines = std::make_shared<RefusalLog>(options_.log)](
-                            Refusal why, const Origin& origin) {
-                          lines->Add(why, origin, MonotonicNow());
-                        });
+    auto acceptor = Acceptor::Start(*std::move(doors), connections_,
+                                    [lines = std::make_shared<RefusalLog>(
+                                         options_.log, options_.leave_out)](
+                                        Refusal why, const Origin& origin) {
+                                      lines->Add(why, origin, MonotonicNow());
+                                    });
     if (!acceptor.ok()) return acceptor.status();
     acceptor_ = *std::move(acceptor);
     return absl::OkStatus();
@@ -309,8 +320,10 @@ class Server::Impl {
          .header_time = options_.header_time},
         {.small_calls = service_->small_calls(),
          .health = &health_,
-         .info = [this](const auto& request,
-                        auto& info) { return service_->Answer(request, info); },
+         .info =
+             [this](const auto& caller, const auto& request, auto& info) {
+               return service_->Answer(caller, request, info);
+             },
          .metrics = metrics_,
          .status = [this] { return Status(); },
          .log = gate_log_});
@@ -342,9 +355,7 @@ class Server::Impl {
     stats.gate = gate_log_->stats();
     if (tokens_ != nullptr) stats.token_file_good = tokens_->file_good();
     if (options_.log_stats) stats.log = options_.log_stats();
-    for (const auto& backend : backends_) {
-      stats.usage.push_back(backend->Usage());
-    }
+    stats.usage = usage_->usage(MonotonicNow());
     return stats;
   }
   ServerStatus Status() {
@@ -365,7 +376,7 @@ class Server::Impl {
   const std::string instance_id_ = NewInstanceId();
   const std::vector<std::unique_ptr<Backend>> backends_;
   const std::shared_ptr<GateLog> gate_log_ =
-      std::make_shared<GateLog>(options_.log);
+      std::make_shared<GateLog>(options_.log, options_.leave_out);
   const std::shared_ptr<TlsPeers> tls_peers_ = std::make_shared<TlsPeers>();
   std::unique_ptr<TokenStore> tokens_;  // null: none is known
   std::unique_ptr<TokenWatch> token_watch_;
@@ -373,6 +384,7 @@ class Server::Impl {
   const absl::Time started_ = MonotonicNow();
   Health health_;
   std::unique_ptr<Regions> regions_;  // what requests refer to; may be null
+  std::unique_ptr<UsageWatch> usage_;
   std::unique_ptr<Scheduler> scheduler_;
   ConnectionTable connections_;
   std::shared_ptr<Metrics> metrics_;

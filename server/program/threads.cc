@@ -53,6 +53,8 @@ ThreadNeeds NeedsOf(const ServerOptions& options, int devices) {
   if (options.regions.enabled()) needs.at_start += 3;
   // Who looks whether tokens have changed.
   if (!options.identity.token_file.empty()) needs.at_start += 1;
+  // Who asks devices for their usage.
+  needs.at_start += 1;
   // Who cuts calls that have come to a halt.
   needs.at_start += 1;
   // Who accepts connections, who hears them out when they have been ended, and

@@ -25,8 +25,11 @@ struct Api {
   int (*by_pci_bus_id)(const char* id, Device* device) = nullptr;
   int (*utilization)(Device device, Rates* rates) = nullptr;
   int (*memory)(Device device, Memory* memory) = nullptr;
+  int (*mig_mode)(Device device, unsigned int* current,
+                  unsigned int* pending) = nullptr;
 };
 constexpr int kSuccess = 0;
+constexpr unsigned int kMigEnabled = 1;
 
 template <class Function>
 bool Find(void* library, const char* name, Function& function) {
@@ -46,10 +49,19 @@ const Api* Load() {
              found.by_pci_bus_id) &&
         Find(library, "nvmlDeviceGetUtilizationRates", found.utilization) &&
         Find(library, "nvmlDeviceGetMemoryInfo", found.memory) &&
+        Find(library, "nvmlDeviceGetMigMode", found.mig_mode) &&
         found.init() == kSuccess;
     return complete ? &found : nullptr;
   }();
   return api;
+}
+
+// Whether a GPU is cut into parts. Its address is theirs as well, and figures
+// by that are the whole GPU's.
+bool IsCut(const Api& api, Device device) {
+  unsigned int current = 0, pending = 0;
+  return api.mig_mode(device, &current, &pending) == kSuccess &&
+         current == kMigEnabled;
 }
 
 std::optional<DeviceUsage> FromNvml(int index) {
@@ -59,7 +71,7 @@ std::optional<DeviceUsage> FromNvml(int index) {
   Memory memory = {};
   if (api == nullptr ||
       cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), index) != cudaSuccess ||
-      api->by_pci_bus_id(bus_id, &device) != kSuccess ||
+      api->by_pci_bus_id(bus_id, &device) != kSuccess || IsCut(*api, device) ||
       api->memory(device, &memory) != kSuccess) {
     return std::nullopt;
   }
