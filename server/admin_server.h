@@ -36,7 +36,8 @@ struct AdminOptions {
 struct AdminParts {
   SmallCallParts small_calls;
   Health* health = nullptr;
-  std::function<absl::Status(const attn::v1::GetServerInfoRequest& request,
+  std::function<absl::Status(const SmallCaller& caller,
+                             const attn::v1::GetServerInfoRequest& request,
                              attn::v1::GetServerInfoResponse& response)>
       info;
   std::shared_ptr<const prometheus::Collectable> metrics;

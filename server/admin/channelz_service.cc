@@ -116,7 +116,11 @@ template <class Request, class Response>
 void ChannelzService::AddUnary(const char* path,
                                absl::Status (*answer)(const Request&,
                                                       Response&)) {
-  Add(path, [this, by = AnswerBy<Request, Response>(answer)] {
+  Add(path, [this, by = AnswerBy<Request, Response>(
+                       [answer](const SmallCaller&, const Request& request,
+                                Response& response) {
+                         return answer(request, response);
+                       })] {
     return std::make_shared<SmallUnaryCall>(parts_, calls_, by);
   });
 }

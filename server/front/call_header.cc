@@ -9,6 +9,7 @@
 #include "base/field_error.h"
 #include "proto/wire/metadata.h"
 #include "proto/wire/status.h"
+#include "server/identity/peer.h"
 
 namespace attnd::server {
 
@@ -35,7 +36,8 @@ void CallHeader::AddToLog(CallRecord record, absl::Time started,
   const absl::Time now = MonotonicNow();
   record.total = now - started;
   record.ids = ids;
-  record.client = sender.client;
+  // Who was not let in has an address all the same.
+  record.client = caller.ok() ? sender.client : ClientOf(sender.connection);
   log.Add(std::move(record), now);
 }
 

@@ -5,6 +5,7 @@
 #include "proto/wire/grpc_bytes.h"
 #include "proto/wire/grpc_status.h"
 #include "server/front/grpc_header.h"
+#include "server/scheduling/call_refusal.h"
 
 namespace attnd::server {
 namespace {
@@ -48,7 +49,7 @@ void ExchangeStream::Write(absl::Span<const wire::Piece> pieces,
 
 void ExchangeStream::Finish(const absl::Status& status) {
   if (!status.ok() || ids_.asked_for()) TellIds(ids_, context());
-  StartFinish(wire::ToGrpcStatus(status));
+  StartFinish(wire::ToGrpcStatus(WithRefusal(status)));
 }
 
 }  // namespace attnd::server

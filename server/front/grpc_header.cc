@@ -10,6 +10,18 @@
 
 namespace attnd::server {
 
+namespace {
+
+std::optional<absl::string_view> Find(const grpc::ServerContextBase& context,
+                                      const char* key) {
+  const auto& metadata = context.client_metadata();
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return std::nullopt;
+  return absl::string_view(found->second.data(), found->second.size());
+}
+
+}  // namespace
+
 absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context,
                                 Callers& callers) {
   absl::InlinedVector<absl::string_view, 2> authorization;
@@ -20,26 +32,21 @@ absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context,
   return callers.Admit(context.peer(), authorization, MonotonicNow());
 }
 
+CallIds IdsOf(const grpc::ServerContextBase& context) {
+  return CallIds(Find(context, wire::kRequestIdKey),
+                 Find(context, wire::kTraceparentKey));
+}
+
 CallHeader HeaderOf(const grpc::ServerContextBase& context, Callers& callers) {
   CallHeader header;
   header.caller = CallerOf(context, callers);
   if (header.caller.ok()) header.sender.client = header.caller->client;
   header.sender.connection = context.peer();
   header.deadline = wire::FromGrpcDeadline(context.raw_deadline());
-  const auto value = [&context](const char* key) {
-    std::optional<absl::string_view> text;
-    const auto& metadata = context.client_metadata();
-    const auto found = metadata.find(key);
-    if (found != metadata.end()) {
-      text.emplace(found->second.data(), found->second.size());
-    }
-    return text;
-  };
-  if (const auto hint = value(wire::kRequestBytesKey)) {
+  if (const auto hint = Find(context, wire::kRequestBytesKey)) {
     header.request_bytes.emplace(*hint);
   }
-  header.ids =
-      CallIds(value(wire::kRequestIdKey), value(wire::kTraceparentKey));
+  header.ids = IdsOf(context);
   return header;
 }
 

@@ -15,6 +15,9 @@ absl::StatusOr<Caller> CallerOf(const grpc::ServerContextBase& context,
 // What gRPC says of the call, with CallerOf.
 CallHeader HeaderOf(const grpc::ServerContextBase& context, Callers& callers);
 
+// By what its client knows a call.
+CallIds IdsOf(const grpc::ServerContextBase& context);
+
 // Adds `ids` to what the call's answer ends with: once, before that leaves.
 void TellIds(const CallIds& ids, grpc::ServerContextBase& context);
 

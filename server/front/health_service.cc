@@ -92,7 +92,7 @@ HealthService::HealthService(Health& health, SmallCallParts parts, int most,
       checks_("health checks at once", most, most_per_client),
       watches_("health watches", most, most_per_client),
       check_(AnswerBy<HealthCheckRequest, HealthCheckResponse>(
-          [&health](const auto& request, auto& response) {
+          [&health](const auto&, const auto& request, auto& response) {
             return Check(health, request, response);
           })) {
   Add("/grpc.health.v1.Health/Check", [this] {

@@ -30,13 +30,15 @@ constexpr int kAwaited = 16;
 constexpr int kInfoCalls = 1024;
 constexpr int kInfoCallsPerClient = 256;
 
-CallRecord InfoRecord(const absl::Status& status, absl::Duration total) {
+CallRecord InfoRecord(const SmallCaller& caller, const absl::Status& status,
+                      absl::Duration total) {
   CallRecord record;
   record.method = Method::kGetServerInfo;
   record.status = status;
   record.code = status.code();
   record.total = total;
-  record.ids = CallIds(std::nullopt, std::nullopt);
+  record.ids = caller.ids;
+  record.client = caller.client;
   return record;
 }
 
@@ -51,10 +53,12 @@ Service::Service(ServiceParts parts, attn::v1::GetServerInfoResponse info)
                   kInfoCallsPerClient),
       answer_(AnswerBy<attn::v1::GetServerInfoRequest,
                        attn::v1::GetServerInfoResponse>(
-          [this](const auto& request, auto& response) {
-            return Answer(request, response);
+          [this](const auto& caller, const auto& request, auto& response) {
+            return Answer(caller, request, response);
           })),
-      admit_([this](const auto& context) { return Admit(context); }) {
+      admit_([this](const auto& context, auto& caller) {
+        return Admit(context, caller);
+      }) {
   for (const int index : {kForwardIndex, kBackwardIndex, kGetServerInfoIndex}) {
     // To gRPC's server it is a streaming method from here on. The descriptor,
     // which reflection shows, and what goes over the wire stay those of a unary
@@ -98,24 +102,29 @@ void Service::Serve(IoThreads& threads) {
   }
 }
 
-absl::Status Service::Admit(const grpc::ServerContextBase& context) const {
-  absl::Status status = CallerOf(context, *parts_.callers).status();
-  if (!status.ok()) {
-    parts_.calls->Add(InfoRecord(status, absl::ZeroDuration()), MonotonicNow());
+absl::Status Service::Admit(const grpc::ServerContextBase& context,
+                            SmallCaller& caller) const {
+  absl::StatusOr<Caller> known = CallerOf(context, *parts_.callers);
+  if (known.ok()) {
+    caller.client = std::move(known->client);
+    return absl::OkStatus();
   }
-  return status;
+  parts_.calls->Add(InfoRecord(caller, known.status(), absl::ZeroDuration()),
+                    MonotonicNow());
+  return known.status();
 }
 
 attn::v1::GetServerInfoResponse Service::info() const {
   attn::v1::GetServerInfoResponse info = info_;
-  const SchedulerStats stats = parts_.scheduler->stats();
+  const uint64_t in_service = parts_.scheduler->in_service();
   for (int i = 0; i < info.devices_size(); ++i) {
-    info.mutable_devices(i)->set_in_service(stats.device_in_service.at(i));
+    info.mutable_devices(i)->set_in_service((in_service >> i & 1) != 0);
   }
   return info;
 }
 
-absl::Status Service::Answer(const attn::v1::GetServerInfoRequest& request,
+absl::Status Service::Answer(const SmallCaller& caller,
+                             const attn::v1::GetServerInfoRequest& request,
                              attn::v1::GetServerInfoResponse& response) const {
   const absl::Time started = MonotonicNow();
   absl::Status status;
@@ -127,7 +136,7 @@ absl::Status Service::Answer(const attn::v1::GetServerInfoRequest& request,
                                      unknown.field(0).number());
   }
   const absl::Time now = MonotonicNow();
-  CallRecord record = InfoRecord(status, now - started);
+  CallRecord record = InfoRecord(caller, status, now - started);
   record.received_bytes = static_cast<int64_t>(request.ByteSizeLong());
   if (status.ok()) {
     record.sent_bytes = static_cast<int64_t>(response.ByteSizeLong());

@@ -24,7 +24,8 @@ class Service final : public attn::v1::AttentionService::Service {
 
   // GetServerInfo, for this service and for others that have it, too. While
   // this exists, by any thread.
-  absl::Status Answer(const attn::v1::GetServerInfoRequest& request,
+  absl::Status Answer(const SmallCaller& caller,
+                      const attn::v1::GetServerInfoRequest& request,
                       attn::v1::GetServerInfoResponse& response) const;
 
   // What it answers, but for unknown fields in a request, which it refuses.
@@ -34,8 +35,9 @@ class Service final : public attn::v1::AttentionService::Service {
   const SmallCallParts& small_calls() const { return small_calls_; }
 
  private:
-  // Whether a client may ask for GetServerInfo.
-  absl::Status Admit(const grpc::ServerContextBase& context) const;
+  // Whether a client may ask for GetServerInfo; names it, if it has a name.
+  absl::Status Admit(const grpc::ServerContextBase& context,
+                     SmallCaller& caller) const;
   // Calls of the method at `index` of the service.
   GrpcCall::Kind Calls(int index,
                        std::function<std::shared_ptr<GrpcCall>()> make);

@@ -7,6 +7,7 @@
 #include "grpcpp/support/slice.h"
 #include "proto/wire/grpc_bytes.h"
 #include "proto/wire/grpc_status.h"
+#include "server/front/grpc_header.h"
 #include "server/identity/peer.h"
 
 namespace attnd::server {
@@ -21,8 +22,8 @@ grpc::ByteBuffer ToMessage(const std::string& bytes) {
 
 void SmallCall::OnCall() {
   weak_ = std::static_pointer_cast<SmallCall>(self());
-  absl::StatusOr<StreamLimits::Place> place =
-      limits_.Enter(ClientOf(context().peer()));
+  caller_ = {ClientOf(context().peer()), IdsOf(context())};
+  absl::StatusOr<StreamLimits::Place> place = limits_.Enter(caller_.client);
   if (!place.ok()) return End(place.status());
   place_.emplace(*std::move(place));
   Read();
@@ -46,6 +47,7 @@ void SmallCall::SendLast(const std::string& message) {
   MutexLock lock(mutex_);
   if (phase_ != Phase::kIdle) return;
   Enter(Phase::kEnding);
+  if (caller_.ids.asked_for()) TellIds(caller_.ids, context());
   StartWriteAndFinish(ToMessage(message));
 }
 
@@ -58,6 +60,7 @@ void SmallCall::End(const absl::Status& status) {
 
 void SmallCall::EndNow(const absl::Status& status) {
   Enter(Phase::kEnding);
+  TellIds(caller_.ids, context());
   StartFinish(wire::ToGrpcStatus(status));
 }
 
@@ -139,10 +142,10 @@ void SmallCall::OnDone(bool) {
 
 void SmallUnaryCall::OnRequest(const std::string& bytes) {
   if (admit_) {
-    const absl::Status admitted = admit_(context());
+    const absl::Status admitted = admit_(context(), caller());
     if (!admitted.ok()) return End(admitted);
   }
-  const absl::StatusOr<std::string> answer = answer_(bytes);
+  const absl::StatusOr<std::string> answer = answer_(caller(), bytes);
   answer.ok() ? SendLast(*answer) : End(answer.status());
 }
 

@@ -24,6 +24,7 @@
 #include "server/front/grpc_call.h"
 #include "server/front/small_reads.h"
 #include "server/front/stream_limits.h"
+#include "server/telemetry/call_ids.h"
 #include "server/transfer/alarms.h"
 
 namespace attnd::server {
@@ -34,6 +35,12 @@ struct SmallCallParts {
   SmallReads* reads = nullptr;
   // What a message has to arrive, or to be taken by the client.
   absl::Duration stall_time;
+};
+
+// Who makes a small call.
+struct SmallCaller {
+  std::string client;  // its address, or by what the log knows it
+  CallIds ids;
 };
 
 // Whoever derives from it is told what happens on the queue's thread, one thing
@@ -56,6 +63,9 @@ class SmallCall : public GrpcCall, public SmallReader {
   // Ends it once what is being sent has been taken. Only the first end counts.
   // From any thread.
   void End(const absl::Status& status);
+
+  // Since OnCall.
+  SmallCaller& caller() { return caller_; }
 
   virtual void OnRequest(const std::string& bytes) = 0;
   // The client sends no further request.
@@ -84,6 +94,7 @@ class SmallCall : public GrpcCall, public SmallReader {
   const SmallCallParts& parts_;
   StreamLimits& limits_;
   std::weak_ptr<SmallCall> weak_;  // since OnCall
+  SmallCaller caller_;             // likewise
   std::optional<StreamLimits::Place> place_;
   Mutex mutex_;
   Phase phase_ ABSL_GUARDED_BY(mutex_) = Phase::kIdle;
@@ -95,13 +106,13 @@ class SmallCall : public GrpcCall, public SmallReader {
 
 // A unary call: from the bytes of its request, its answer's or an error. On the
 // queue's thread, so it must not block.
-using UnaryAnswer =
-    std::function<absl::StatusOr<std::string>(const std::string& request)>;
+using UnaryAnswer = std::function<absl::StatusOr<std::string>(
+    const SmallCaller& caller, const std::string& request)>;
 
-// Whether whoever makes a call may have an answer; the error it is refused
-// with.
-using UnaryAdmission =
-    std::function<absl::Status(const grpc::ServerContextBase& context)>;
+// Whether `caller` may have an answer, which may get another name here; the
+// error it is refused with.
+using UnaryAdmission = std::function<absl::Status(
+    const grpc::ServerContextBase& context, SmallCaller& caller)>;
 
 class SmallUnaryCall final : public SmallCall {
  public:
@@ -125,16 +136,18 @@ class SmallUnaryCall final : public SmallCall {
 // The answer by typed messages. INVALID_ARGUMENT: the bytes are no Request.
 template <class Request, class Response>
 UnaryAnswer AnswerBy(
-    std::function<absl::Status(const Request& request, Response& response)>
+    std::function<absl::Status(const SmallCaller& caller,
+                               const Request& request, Response& response)>
         answer) {
   return [answer = std::move(answer)](
+             const SmallCaller& caller,
              const std::string& bytes) -> absl::StatusOr<std::string> {
     Request request;
     Response response;
     if (!request.ParseFromString(bytes)) {
       return absl::InvalidArgumentError("the request cannot be parsed");
     }
-    if (absl::Status status = answer(request, response); !status.ok()) {
+    if (absl::Status status = answer(caller, request, response); !status.ok()) {
       return status;
     }
     return response.SerializeAsString();

@@ -4,6 +4,7 @@
 
 #include "proto/wire/grpc_status.h"
 #include "server/front/grpc_header.h"
+#include "server/scheduling/call_refusal.h"
 
 namespace attnd::server {
 
@@ -43,7 +44,7 @@ void UnaryStream::Refuse(const absl::Status& status) {
   MutexLock lock(answer_mutex_);
   is_answered_ = true;
   TellIds(ids_, context());
-  StartFinish(wire::ToGrpcStatus(status));
+  StartFinish(wire::ToGrpcStatus(WithRefusal(status)));
 }
 
 }  // namespace attnd::server

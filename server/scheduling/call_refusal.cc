@@ -56,4 +56,9 @@ std::optional<CallRefusal> RefusalOf(const absl::Status& status) {
   }
 }
 
+absl::Status WithRefusal(const absl::Status& status) {
+  const std::optional<CallRefusal> why = RefusalOf(status);
+  return why.has_value() ? Refused(*why, status) : status;
+}
+
 }  // namespace attnd::server

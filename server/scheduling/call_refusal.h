@@ -48,6 +48,9 @@ absl::Status ShuttingDown();
 // where it is enough, the code. Empty: it was not refused.
 std::optional<CallRefusal> RefusalOf(const absl::Status& status);
 
+// `status` as its client gets it: with the reason that RefusalOf finds.
+absl::Status WithRefusal(const absl::Status& status);
+
 }  // namespace attnd::server
 
 #endif  // ATTND_SERVER_SCHEDULING_CALL_REFUSAL_H_

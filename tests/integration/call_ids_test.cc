@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,10 +15,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "attn/v1/attention.grpc.pb.h"
+#include "attnd/client.h"
+#include "proto/wire/status.h"
+#include "tests/client/live_server.h"
 #include "tests/hang_limit.h"
 #include "tests/integration/http_get.h"
 #include "tests/integration/process.h"
 #include "tests/integration/rpc.h"
+#include "tests/temp_folder.h"
 
 namespace attnd::testing {
 namespace {
@@ -98,7 +103,9 @@ TEST_F(CallIdsTest, AnErrorHasAnIdByWhichTheLogAndStatuszKnowIt) {
   EXPECT_THAT(id, MatchesRegex("[0-9a-f]{16}"));
   EXPECT_TRUE(process_->AwaitLog(absl::StrCat("request_id=", id, " ")))
       << process_->log();
-  EXPECT_THAT(HttpGet(process_->admin_port(), "/statusz"), HasSubstr(id));
+  EXPECT_TRUE(Eventually([&] {
+    return absl::StrContains(HttpGet(process_->admin_port(), "/statusz"), id);
+  }));
 }
 
 // Ids go into the log and onto a page, so not every text is one.
@@ -135,21 +142,92 @@ TEST_F(CallIdsTest, AsJsonTheLogHasEveryCallAtDebug) {
   EXPECT_GT(found["received_bytes"], 0);
 }
 
+// Calls that are small have ids as well, and whoever may not call an address.
+TEST_F(CallIdsTest, SoDoGetServerInfoAndCallsThatAreNotLetIn) {
+  const TempFolder folder;
+  const std::string tokens = folder.File("tokens");
+  std::ofstream(tokens) << "someone sha256:" << std::string(64, '5') << "\n";
+  Start({"--token_file=" + tokens, "--require_identity"});
+  const Metadata heard = Call({{"x-request-id", "job-9"}}, Good(),
+                              grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(heard.at("x-request-id"), "job-9");
+  EXPECT_TRUE(process_->AwaitLog("request_id=job-9 "));
+
+  grpc::ClientContext context;
+  context.AddMetadata("x-request-id", "info-1");
+  attn::v1::GetServerInfoResponse info;
+  const grpc::Status status =
+      attn::v1::AttentionService::NewStub(channel_)->GetServerInfo(&context, {},
+                                                                   &info);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  const auto& trailing = context.GetServerTrailingMetadata();
+  ASSERT_NE(trailing.find("x-request-id"), trailing.end());
+  EXPECT_EQ(trailing.find("x-request-id")->second, "info-1");
+  EXPECT_TRUE(process_->AwaitLog("request_id=info-1 "));
+
+  int named = 0;
+  const std::vector<std::string> lines = absl::StrSplit(process_->log(), '\n');
+  for (const std::string& line : lines) {
+    if (!absl::StrContains(line, "request_id=")) continue;
+    ++named;
+    EXPECT_THAT(line, HasSubstr(" client=ipv4:127.0.0.1 "));
+  }
+  EXPECT_EQ(named, 2);
+}
+
 // What is refused says why in a word, for programs.
 TEST_F(CallIdsTest, ARefusalHasAReason) {
   Start({"--max_request_flops=10"});
-  attn::v1::ForwardResponse response;
-  const absl::Status status = Forward(channel_, Good(), response);
-  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-  bool has_reason = false;
-  status.ForEachPayload([&](absl::string_view url, const absl::Cord& payload) {
-    has_reason |= absl::EndsWith(url, "google.rpc.ErrorInfo") &&
-                  absl::StrContains(std::string(payload), "TOO_LARGE");
-  });
-  EXPECT_TRUE(has_reason);
-  EXPECT_EQ(MetricValue(HttpGet(process_->admin_port(), "/metrics"),
-                        "attnd_refused_calls_total{reason=\"too_large\"}"),
-            1);
+  const auto reason_of = [this](const attn::v1::ForwardRequest& request) {
+    attn::v1::ForwardResponse response;
+    const absl::Status status = Forward(channel_, request, response);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return wire::Reason(status);
+  };
+  EXPECT_EQ(reason_of(Good()), "TOO_LARGE");
+  EXPECT_EQ(reason_of(Bad()), "INVALID");
+  // A call is counted once its client has been answered.
+  const auto counted = [this] {
+    return process_->Metric("attnd_refused_calls_total{reason=\"too_large\"}");
+  };
+  EXPECT_TRUE(Eventually([&] { return counted() == 1; })) << counted();
+}
+
+// By the client library: whichever way a call travels.
+TEST_F(CallIdsTest, TheLibrarySaysThemAndErrorsHaveThem) {
+  Start({"--log_level=debug"});
+  auto client = client::Client::Create(process_->tcp());
+  ASSERT_TRUE(client.ok()) << client.status();
+  for (const auto transport :
+       {client::TransportKind::kUnary, client::TransportKind::kStream}) {
+    SCOPED_TRACE(static_cast<int>(transport));
+    client::CallOptions options;
+    options.timeout = kHangLimit;
+    options.transport = transport;
+    client::Example example(8, 8);
+    options.request_id = absl::StrCat("good-", static_cast<int>(transport));
+    options.traceparent = kTraceparent;
+    const auto report = (*client)->Forward(example.call, options);
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(process_->AwaitLog(
+        absl::StrCat("request_id=", options.request_id, " trace_id=", kTrace)))
+        << process_->log();
+
+    example.call.attention.softcap = -1;
+    options.request_id = absl::StrCat("bad-", static_cast<int>(transport));
+    const absl::Status named =
+        (*client)->Forward(example.call, options).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(named)) << named;
+    EXPECT_EQ(client::RequestIdOf(named), options.request_id);
+
+    options.request_id.clear();
+    const absl::Status unnamed =
+        (*client)->Forward(example.call, options).status();
+    const std::string id = client::RequestIdOf(unnamed);
+    EXPECT_THAT(id, MatchesRegex("[0-9a-f]{16}"));
+    EXPECT_TRUE(process_->AwaitLog(absl::StrCat("request_id=", id, " ")))
+        << process_->log();
+  }
 }
 
 }  // namespace
