@@ -351,6 +351,11 @@ SchedulerStats Scheduler::stats() const {
   return stats;
 }
 
+uint64_t Scheduler::in_service() const {
+  MutexLock lock(mutex_);
+  return roster_.in_service();
+}
+
 Assignment Scheduler::NextGroup(int index) {
   MutexLock lock(mutex_);
   LaneRoster::Entry& lane = roster_.at(index);

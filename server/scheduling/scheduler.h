@@ -115,6 +115,8 @@ class Scheduler final : private LaneFeeder {
   void ReleaseIdleMemory() { devices_.TrimPools(0); }
 
   SchedulerStats stats() const;
+  // Bit d: device d takes work.
+  uint64_t in_service() const;
 
  private:
   Scheduler(const SchedulerOptions& options, std::vector<Backend*> backends,

@@ -1,6 +1,5 @@
 #include "server/scheduling/work_queue.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "server/scheduling/call_refusal.h"
@@ -74,6 +73,7 @@ void WorkQueue::Add(const WorkPtr& work, const Footprint& footprint,
   pending.devices = devices;
   policy_.Add(std::move(pending));
   waiting_.emplace(work->id, Waiting{work, nullptr});
+  not_begun_.emplace(work->admitted, work->id);
 }
 
 void WorkQueue::PutBack(const WorkPtr& work, std::unique_ptr<GroupRun> run,
@@ -127,16 +127,6 @@ std::vector<Waiting> WorkQueue::TakeUnservable(uint64_t devices) {
   return ExtractAll(policy_.TakeUnservable(devices));
 }
 
-absl::Time WorkQueue::oldest() const {
-  absl::Time oldest = absl::InfiniteFuture();
-  for (const auto& [id, waiting] : waiting_) {
-    if (waiting.run == nullptr) {
-      oldest = std::min(oldest, waiting.work->admitted);
-    }
-  }
-  return oldest;
-}
-
 Kind WorkQueue::KindOf(const Footprint& footprint, uint64_t devices) const {
   Kind kind;
   kind.key = footprint.key;
@@ -147,6 +137,7 @@ Kind WorkQueue::KindOf(const Footprint& footprint, uint64_t devices) const {
 Waiting WorkQueue::Extract(uint64_t id) {
   auto node = waiting_.extract(id);
   Waiting waiting = std::move(node.mapped());
+  if (waiting.run == nullptr) not_begun_.erase({waiting.work->admitted, id});
   request_shares_.Remove(waiting.work->client, 1);
   flops_shares_.Remove(waiting.work->client, waiting.work->cost_flops);
   return waiting;

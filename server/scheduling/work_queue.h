@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -77,8 +79,11 @@ class WorkQueue {
   int64_t requests() const { return policy_.requests(); }
   double flops() const { return policy_.flops(); }
   // When the one that has waited longest came, of those that have not begun;
-  // the infinite future: there is none. Takes time for each that waits.
-  absl::Time oldest() const;
+  // the infinite future: there is none.
+  absl::Time oldest() const {
+    return not_begun_.empty() ? absl::InfiniteFuture()
+                              : not_begun_.begin()->first;
+  }
   // What it costs to run all of it, more than 0 even when it is empty.
   double cost() const { return policy_.Cost(policy_.flops()); }
 
@@ -95,6 +100,8 @@ class WorkQueue {
   const double max_flops_;
   Policy policy_;
   absl::flat_hash_map<uint64_t, Waiting> waiting_;  // by id
+  // When those of them that have not begun were admitted, with their ids.
+  absl::btree_set<std::pair<absl::Time, uint64_t>> not_begun_;
   // Of what waits, and of places that were taken for others.
   ClientShares request_shares_, flops_shares_;
   int64_t places_ = 0;
