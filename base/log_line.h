@@ -30,6 +30,9 @@ struct LogLine {
 
 // Takes a line. Never blocks, on any thread. Empty: nobody is told.
 using WriteLine = std::function<void(const LogLine&)>;
+// Is told that a line was not written, as there were too many. Never blocks, on
+// any thread. Empty: nobody counts.
+using LeaveOutLine = std::function<void()>;
 
 }  // namespace attnd
 

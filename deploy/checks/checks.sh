@@ -32,11 +32,17 @@ wrong=0
 fault() { echo "$*"; wrong=1; }
 # The files that match, one a line; it is a fault if there are none.
 files() { compgen -G "$1" || { echo "there is no $1"; return 1; }; }
-# Every file of the tree whose name is like one of these; nothing that was built.
+# Every file of the tree whose name is like one of these; nothing that was built, or that
+# git ignores.
 all_files() {
   local names=()
-  for name; do names+=(-o -name "$name"); done
-  find . -name .git -prune -o -path './build*' -prune -o -type f \( "${names[@]:1}" \) -print | sort
+  if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
+    for name; do names+=(":(glob)**/$name"); done
+    git ls-files --cached --others --exclude-standard -- "${names[@]}" | sed 's|^|./|' | sort
+  else
+    for name; do names+=(-o -name "$name"); done
+    find . -name .git -prune -o -path './build*' -prune -o -type f \( "${names[@]:1}" \) -print | sort
+  fi
 }
 
 chart=deploy/helm/attnd
@@ -189,8 +195,9 @@ check_shellcheck() {
   shellcheck=$(need shellcheck) || { echo "$shellcheck"; return 3; }
   # Also those without a suffix. SC2317 takes functions for dead that are called by a name
   # in a variable.
-  { all_files '*.sh'; grep -rlIE --exclude-dir=.git --exclude-dir='build*' -m 1 \
-    '^#!(/usr/bin/env |/bin/)(ba)?sh' .; } | sort -u >"$scratch/scripts"
+  all_files '*' >"$scratch/all"
+  { all_files '*.sh'; xargs -d '\n' grep -lIE -m 1 '^#!(/usr/bin/env |/bin/)(ba)?sh' <"$scratch/all"; } |
+    sort -u >"$scratch/scripts"
   xargs -d '\n' "$shellcheck" --external-sources --severity=style --exclude=SC2317 <"$scratch/scripts"
   echo "$(wc -l <"$scratch/scripts") scripts"
 }

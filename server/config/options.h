@@ -35,6 +35,7 @@ struct CallLogOptions {
   // Gets a line for each call that failed or was slow, as long as they are few,
   // and at kDebug for every call. Empty: nobody does.
   WriteLine write;
+  LeaveOutLine leave_out;
   LogLevel level = LogLevel::kInfo;  // the least that is written
   // Calls that take longer are slow. 0: none is.
   absl::Duration slow_time = absl::Seconds(10);
@@ -108,6 +109,7 @@ struct ServerOptions {
   // Told what an operator should know while it serves, such as why a device
   // left.
   WriteLine log;
+  LeaveOutLine leave_out;  // a line for it
   CallLogOptions calls;
   // Where spans go of calls that are in a recorded trace: "http://host:4317", a
   // collector that speaks OTLP over gRPC. Empty: nowhere.

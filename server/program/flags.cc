@@ -298,10 +298,11 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--metrics_port", s.metrics_port,
                  "HTTP port for Prometheus; 0: any free one, -1: none")
       ->group("Addresses");
-  app.add_option("--admin_address", s.admin_address,
-                 "HOST:PORT for operators: /metrics, /healthz, /readyz and "
-                 "/status over HTTP, and health, channelz and reflection over "
-                 "gRPC; empty: none")
+  app.add_option(
+         "--admin_address", s.admin_address,
+         "HOST:PORT for operators: /metrics, /healthz, /readyz, /status "
+         "and, for browsers, /statusz over HTTP, and health, channelz "
+         "and reflection over gRPC; empty: none")
       ->group("Addresses");
   AddChoice(app, "--reflection", s.reflection, kReflections,
             "Who may ask what is served, by gRPC's reflection: nobody (off), "

@@ -74,17 +74,19 @@ bool WritePortFile(const std::string& path, int port) {
 bool HasThreads(const ServerOptions& options, int devices, Log& log) {
   const ThreadNeeds needs = NeedsOf(options, devices);
   const int startable = CountStartable(needs.at_start + needs.under_load);
-  const auto say = [&](absl::string_view what, int wanted) {
-    log.Write(absl::StrCat(what, ": of ", wanted, " threads it needs only ",
+  const auto say = [&](LogLevel level, absl::string_view what, int wanted) {
+    log.Write(level,
+              absl::StrCat(what, ": of ", wanted, " threads it needs only ",
                            startable, " can start; see ulimit -u and the ",
                            "control group's pids.max"));
   };
   if (startable < needs.at_start) {
-    say("cannot start", needs.at_start);
+    say(LogLevel::kError, "cannot start", needs.at_start);
     return false;
   }
   if (startable < needs.at_start + needs.under_load) {
-    say("calls may hang under load", needs.at_start + needs.under_load);
+    say(LogLevel::kWarning, "calls may hang under load",
+        needs.at_start + needs.under_load);
   }
   return true;
 }
@@ -96,14 +98,16 @@ bool HasDescriptors(ServerOptions& options, Log& log) {
   const absl::StatusOr<int> connections =
       ConnectionsWithin(limit, CountDescriptors(), options);
   if (!connections.ok()) {
-    log.Write(absl::StrCat("cannot start: ", connections.status().message()));
+    log.Write(LogLevel::kError,
+              absl::StrCat("cannot start: ", connections.status().message()));
     return false;
   }
   if (*connections < options.max_connections) {
-    log.Write(absl::StrCat("--max_connections: ", *connections, " instead of ",
-                           options.max_connections, ", as the process may ",
-                           "have only ", limit,
-                           " descriptors; see ulimit -Hn"));
+    log.Write(
+        LogLevel::kWarning,
+        absl::StrCat("--max_connections: ", *connections, " instead of ",
+                     options.max_connections, ", as the process may ",
+                     "have only ", limit, " descriptors; see ulimit -Hn"));
     options.max_connections = *connections;
   }
   return true;
@@ -114,19 +118,20 @@ void ExitAtSecondSignal(const sigset_t& signals, Server& server, Log& log) {
   try {
     std::thread([&signals, &server, &log] {
       AwaitEnd(signals, log);
-      log.Write("a second signal: exiting at once");
+      log.Write(LogLevel::kWarning, "a second signal: exiting at once");
       server.RemoveUnixSocket();
       ExitNow(log, kFailed);
     }).detach();
   } catch (const std::system_error&) {
-    log.Write("no thread is left to wait for a second signal");
+    log.Write(LogLevel::kWarning,
+              "no thread is left to wait for a second signal");
   }
 }
 
 // Tells the service manager, if there is one.
 void Tell(absl::string_view news, Log& log) {
   const absl::Status told = Notify(NotifySocket(), news);
-  if (!told.ok()) log.Write(told.message());
+  if (!told.ok()) log.Write(LogLevel::kWarning, told.message());
 }
 
 // In a build with the address sanitizer: exits with its code if anything that
@@ -142,7 +147,8 @@ int Serve(Flags& flags, const CreateBackends& create, const sigset_t& signals,
           Log& log) {
   auto backends = create(flags.devices);
   if (!backends.ok()) {
-    log.Write(absl::StrCat("no device: ", backends.status().message()));
+    log.Write(LogLevel::kError,
+              absl::StrCat("no device: ", backends.status().message()));
     return kFailed;
   }
   if (!HasThreads(flags.server, static_cast<int>(backends->size()), log) ||
@@ -151,13 +157,14 @@ int Serve(Flags& flags, const CreateBackends& create, const sigset_t& signals,
   }
   auto server = Server::Start(flags.server, *std::move(backends));
   if (!server.ok()) {
-    log.Write(server.status().message());
+    log.Write(LogLevel::kError, server.status().message());
     return absl::IsInvalidArgument(server.status()) ? kBadFlags : kFailed;
   }
   for (const std::string& line : (*server)->Describe()) log.Write(line);
   if (!flags.port_file.empty() &&
       !WritePortFile(flags.port_file, (*server)->port())) {
-    log.Write(absl::StrCat("--port_file: cannot write ", flags.port_file));
+    log.Write(LogLevel::kError,
+              absl::StrCat("--port_file: cannot write ", flags.port_file));
     return kFailed;
   }
   Tell(kReady, log);
@@ -248,6 +255,8 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   SendLibraryLinesTo(log);
   flags.server.heap_in_use = HeapInUse;
   flags.server.log = [&log](const LogLine& line) { log.Write(line); };
+  flags.server.leave_out = [&log] { log.LeftOut(LogSource::kServer, 1); };
+  flags.server.calls.leave_out = [&log] { log.LeftOut(LogSource::kCall, 1); };
   flags.server.calls.level = flags.log.level;
   flags.server.calls.write = [&log](const LogLine& line) {
     log.Write(line, LogSource::kCall);
@@ -257,7 +266,8 @@ int RunProgram(int argc, char** argv, const CreateBackends& create) {
   try {
     code = Serve(flags, create, signals, log);
   } catch (const std::system_error& error) {
-    log.Write(absl::StrCat("cannot start a thread: ", error.what()));
+    log.Write(LogLevel::kError,
+              absl::StrCat("cannot start a thread: ", error.what()));
   }
   log.Flush(kLastLines);
   return code;

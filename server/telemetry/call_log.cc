@@ -93,18 +93,15 @@ LogLevel CallLog::LevelOf(absl::StatusCode code, bool is_slow) {
 }
 
 void CallLog::Write(const CallRecord& call, LogLevel level, absl::Time now) {
-  LogLine line = LineOf(call, level);
+  const LogLine line = LineOf(call, level);
   if (level > LogLevel::kDebug) {
     // One place a code, so that a client that floods with one kind of error
     // leaves room for the others.
     MutexLock lock(mutex_);
     if (!limit_.Allows({__FILE__, static_cast<int>(call.code)}, LineBytes(line),
                        now)) {
-      ++left_out_;
+      if (options_.leave_out) options_.leave_out();
       return;
-    }
-    if (left_out_ > 0) {
-      line.fields.push_back({"left_out", std::exchange(left_out_, 0)});
     }
   }
   options_.write(line);

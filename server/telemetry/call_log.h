@@ -69,7 +69,6 @@ class CallLog {
 
   mutable Mutex mutex_;
   LineLimit limit_ ABSL_GUARDED_BY(mutex_);
-  int64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<Ended> failed_ ABSL_GUARDED_BY(mutex_);    // the last first
   std::vector<Ended> slowest_ ABSL_GUARDED_BY(mutex_);  // in no order
 };

@@ -72,19 +72,15 @@ GateStats GateLog::stats() const {
 void GateLog::Close() {
   MutexLock lock(mutex_);
   write_ = nullptr;
+  leave_out_ = nullptr;
 }
 
-void GateLog::Write(LogLine line, LineLimit::Place place) {
+void GateLog::Write(const LogLine& line, LineLimit::Place place) {
   if (!write_) return;
-  if (left_out_ > 0) {
-    absl::StrAppend(&line.message, " (", left_out_,
-                    " lines like it are left out)");
-  }
   if (limit_.Allows(place, LineBytes(line), MonotonicNow())) {
-    left_out_ = 0;
     write_(line);
-  } else {
-    ++left_out_;
+  } else if (leave_out_) {
+    leave_out_();
   }
 }
 

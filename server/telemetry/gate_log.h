@@ -19,12 +19,11 @@
 
 namespace attnd::server {
 
-// A line each of what peers cause, as long as they are few: those that
-// LineLimit leaves out are counted by the next one. Thread-safe.
+// A line each of what peers cause, as long as LineLimit allows. Thread-safe.
 class GateLog {
  public:
-  // `write` gets the lines; empty: nobody does.
-  explicit GateLog(WriteLine write) : write_(std::move(write)) {}
+  GateLog(WriteLine write, LeaveOutLine leave_out)
+      : write_(std::move(write)), leave_out_(std::move(leave_out)) {}
 
   void WasCut(const Cut& cut, const Origin& origin);
   void HandshakeDone();
@@ -41,14 +40,14 @@ class GateLog {
   void Close();
 
  private:
-  void Write(LogLine line, LineLimit::Place place)
+  void Write(const LogLine& line, LineLimit::Place place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable Mutex mutex_;
   WriteLine write_ ABSL_GUARDED_BY(mutex_);
+  LeaveOutLine leave_out_ ABSL_GUARDED_BY(mutex_);
   GateStats stats_ ABSL_GUARDED_BY(mutex_);
   LineLimit limit_ ABSL_GUARDED_BY(mutex_);
-  int64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace attnd::server

@@ -27,10 +27,11 @@ class ByteBudget {
   absl::Time at_ = absl::InfinitePast();
 };
 
-// For lines that say what clients did, but not which: all together at most
-// 9 KiB in any second, so none causes more, and at most 4 KiB from one place in
-// the code, so that one kind of line leaves room for the others. Time comes
-// from outside. Not thread-safe.
+// For lines that say what clients did, but not which: of one part of the server
+// at most 9 KiB in any second, so no client causes more, and at most 4 KiB from
+// one place in the code, so that one kind of line leaves room for the others.
+// Each part that writes such lines has its own: calls, connections' ends,
+// refused connections, and libraries. Time comes from outside. Not thread-safe.
 class LineLimit {
  public:
   // A line of the source, `file` a string literal.

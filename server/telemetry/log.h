@@ -42,6 +42,9 @@ class Log {
   // Adds the time of day and what Printable makes of the line's texts. Never
   // blocks.
   void Write(const LogLine& line, Source source = Source::kServer);
+  void Write(LogLevel level, absl::string_view message) {
+    Write(LogLine{level, std::string(message)});
+  }
   // Of level kInfo.
   void Write(absl::string_view message, Source source = Source::kServer) {
     Write(LogLine{LogLevel::kInfo, std::string(message)}, source);

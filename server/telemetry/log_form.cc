@@ -50,6 +50,10 @@ std::string Printable(absl::string_view text) {
 std::string LineText(const LogLine& line, LogOptions::Format format) {
   if (format == LogOptions::Format::kText) {
     std::string text = Printable(line.message);
+    // Clients choose what errors repeat. None of it looks like a field.
+    if (!line.fields.empty()) {
+      text = absl::StrReplaceAll(text, {{"=", "\\x3d"}});
+    }
     for (const auto& [name, value] : line.fields) {
       absl::StrAppend(
           &text, " ", name, "=",

@@ -22,19 +22,14 @@ absl::string_view Reason(Refusal why) {
 
 void RefusalLog::Add(Refusal why, const Origin& origin, absl::Time now) {
   if (!write_) return;
-  LogLine line{LogLevel::kWarning,
-               absl::StrCat("refused a connection of ", ToString(origin), ": ",
-                            Reason(why)),
-               {{"client", ToString(origin)}}};
-  if (left_out_ > 0) {
-    absl::StrAppend(&line.message, " (", left_out_,
-                    " more were refused before it)");
-  }
+  const LogLine line{LogLevel::kWarning,
+                     absl::StrCat("refused a connection of ", ToString(origin),
+                                  ": ", Reason(why)),
+                     {{"client", ToString(origin)}}};
   if (limit_.Allows({__FILE__, __LINE__}, LineBytes(line), now)) {
     write_(line);
-    left_out_ = 0;
-  } else {
-    ++left_out_;
+  } else if (leave_out_) {
+    leave_out_();
   }
 }
 

@@ -3,7 +3,6 @@
 
 // What the log says of connections that are refused.
 
-#include <cstdint>
 #include <utility>
 
 #include "absl/time/time.h"
@@ -14,20 +13,19 @@
 
 namespace attnd::server {
 
-// A line each, as long as they are few: those that LineLimit leaves out are
-// counted by the next one. Not thread-safe.
+// A line each, as long as LineLimit allows. Not thread-safe.
 class RefusalLog {
  public:
-  // `write` gets the lines; empty: nobody does.
-  explicit RefusalLog(WriteLine write) : write_(std::move(write)) {}
+  RefusalLog(WriteLine write, LeaveOutLine leave_out)
+      : write_(std::move(write)), leave_out_(std::move(leave_out)) {}
 
   // `now` is MonotonicNow().
   void Add(Refusal why, const Origin& origin, absl::Time now);
 
  private:
   const WriteLine write_;
+  const LeaveOutLine leave_out_;
   LineLimit limit_;
-  int64_t left_out_ = 0;
 };
 
 }  // namespace attnd::server

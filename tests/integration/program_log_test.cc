@@ -117,6 +117,57 @@ TEST(ProgramLog, AClientFillsTenKibibytesASecondAtMost) {
   })) << process->log();
 }
 
+// Metrics and the log tell alike how many lines of calls are not there.
+TEST(ProgramLog, AFloodOfBadCallsIsCounted) {
+  auto started = ServerProcess::Start(
+      ATTND_BINARY, {"--memory_limit=256MiB", "--metrics_port=0"});
+  ASSERT_TRUE(started.ok()) << started.status();
+  const std::unique_ptr<ServerProcess> process = *std::move(started);
+  constexpr int kCalls = 300;
+  const std::shared_ptr<grpc::Channel> channel = Connect(process->tcp());
+  attn::v1::ForwardRequest bad = RandomForward(8, 2, 8);
+  bad.mutable_k()->set_shape(2, 3);
+  for (int i = 0; i < kCalls; ++i) {
+    attn::v1::ForwardResponse response;
+    EXPECT_TRUE(absl::IsInvalidArgument(Forward(channel, bad, response)));
+  }
+  const auto counted = [&process] {
+    return process->Metric(
+        "attnd_log_lines_left_out_total{source=\"calls\",reason=\"budget\"}");
+  };
+  const auto in_log = [&process] {
+    int written = 0, left_out = 0;
+    for (const std::string& line : Lines(*process)) {
+      written += absl::StrContains(line, "Forward ended: INVALID_ARGUMENT");
+      const std::vector<std::string> words = absl::StrSplit(line, ' ');
+      int count = 0;
+      if (absl::EndsWith(line, "lines of calls left out") &&
+          absl::SimpleAtoi(words.at(2), &count)) {
+        left_out += count;
+      }
+    }
+    return std::pair(written, left_out);
+  };
+  EXPECT_TRUE(Eventually([&] {
+    const auto [written, left_out] = in_log();
+    return written + left_out == kCalls && counted() == left_out;
+  })) << counted()
+      << " counted\n"
+      << process->log();
+  EXPECT_GT(counted(), 0);
+}
+
+TEST(ProgramLog, WhyItDoesNotStartIsSaidAtEveryLevel) {
+  const auto other = StartAttnd();
+  const std::string port = other->tcp().substr(other->tcp().rfind(':') + 1);
+  const Ran ran =
+      RunProgram({ATTND_BINARY, "--device=cpu", "--memory_limit=256MiB",
+                  "--log_level=error", absl::StrCat("--port=", port)});
+  EXPECT_EQ(ran.exit_status, 1);
+  EXPECT_TRUE(absl::StrContains(ran.output, " error ")) << ran.output;
+  EXPECT_TRUE(absl::StrContains(ran.output, port)) << ran.output;
+}
+
 TEST(ProgramLog, AStoppedReaderHoldsUpNeitherCallsNorTheEnd) {
   int pipe[2];
   ASSERT_EQ(pipe2(pipe, O_CLOEXEC), 0);
