@@ -67,6 +67,19 @@ def server(pod, lanes=3, busy=0.0, below_100ms=0.0, below_200ms=0.0, labels=OURS
     return series
 
 
+def lanes(pod, device, count=3, busy=0.0):
+    """Series of a further device of a server."""
+    labels = f'{OURS},pod="{pod}",device="{device}"'
+    return [(f"attnd_lanes{{{labels}}}", f"{count}x40"),
+            (f"attnd_lane_busy_seconds_total{{{labels}}}", steadily(busy))]
+
+
+def two_gpus(pod, busy=(0.0, 0.0), team=0.0):
+    """A server with two GPUs and so with a team, each with three lanes."""
+    return (server(pod, busy=busy[0]) + lanes(pod, "cuda:1", busy=busy[1])
+            + lanes(pod, "team:0", busy=team))
+
+
 # What runs, and the value of each query; None: it has none.
 CASES = {
     "nothing is scraped": ([], {"queue-time": None, "busy": None}),
@@ -79,6 +92,11 @@ CASES = {
          + server("b", busy=2, below_100ms=0, below_200ms=5),
          {"queue-time": 0.18, "busy": 1}),
     "one lane is all there is": (server("a", lanes=1, busy=0.7), {"queue-time": 0, "busy": 0.7}),
+    "two GPUs are full of requests that each has for itself":
+        (two_gpus("a", busy=(2, 2)) + two_gpus("b", busy=(2, 2)), {"queue-time": 0, "busy": 1}),
+    "a team is full": (two_gpus("a", team=2), {"queue-time": 0, "busy": 1}),
+    "a team and its GPUs share them":
+        (two_gpus("a", busy=(1, 1), team=1) + two_gpus("b"), {"queue-time": 0, "busy": 0.5}),
     "another release is busy":
         (server("a") + server("z", busy=3, below_200ms=50,
                               labels='namespace="attention",service="other-attnd-admin"')
@@ -119,9 +137,11 @@ class ScalingTest(unittest.TestCase):
         self.assertEqual(promtool(adapter_queries()), "")
 
     def test_a_wrong_query_would_be_noticed(self):
-        queries = keda_queries()
-        queries["busy"] = queries["busy"].replace(" - 1", "")
-        self.assertIn("expr:", promtool(queries))
+        for right, wrong in ((" - 1", ""), (',device!~"team:.*"', "")):
+            queries = keda_queries()
+            self.assertIn(right, queries["busy"])
+            queries["busy"] = queries["busy"].replace(right, wrong)
+            self.assertIn("expr:", promtool(queries), right)
 
     def test_the_hpa_asks_for_the_metrics_that_the_notes_define(self):
         metrics = Chart(HPA).one("HorizontalPodAutoscaler")["spec"]["metrics"]

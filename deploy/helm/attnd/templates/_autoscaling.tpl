@@ -9,13 +9,22 @@ would stop replicas until the rest is too busy. The busy share grows with the
 load. One lane of a device takes small requests only, and the others requests
 of any size: the share is of those, and reaches 1 when large requests alone
 keep them busy.
+
+A team, labelled team:0, is a device of its own, but its work runs on all the
+others at once, as much as if it took a lane of each. So its share, which is of
+its own lanes, is added to theirs. Its lanes are not counted among theirs: GPUs
+that are full reach 1 beside a team that is idle.
 */}}
 {{- define "attnd.queueTimeQuery" -}}
 (histogram_quantile({{ .values.queueTime.quantile }}, sum by (le) (rate(attnd_phase_duration_seconds_bucket{ {{- .matchers }},phase="queue"}[{{ int64 .values.queueTime.windowSeconds }}s]))) > 0) or 0 * count(attnd_build_info{ {{- .matchers -}} })
 {{- end -}}
 
 {{- define "attnd.busyQuery" -}}
-sum(rate(attnd_lane_busy_seconds_total{ {{- .matchers -}} }[{{ int64 .values.queueTime.windowSeconds }}s])) / sum(clamp_min(attnd_lanes{ {{- .matchers -}} } - 1, 1)) or 0 * count(attnd_build_info{ {{- .matchers -}} })
+{{ include "attnd.busyShare" (merge (dict "devices" `device!~"team:.*"`) .) }} + ({{ include "attnd.busyShare" (merge (dict "devices" `device=~"team:.*"`) .) }} or vector(0)) or 0 * count(attnd_build_info{ {{- .matchers -}} })
+{{- end -}}
+
+{{- define "attnd.busyShare" -}}
+sum(rate(attnd_lane_busy_seconds_total{ {{- .matchers }},{{ .devices -}} }[{{ int64 .values.queueTime.windowSeconds }}s])) / sum(clamp_min(attnd_lanes{ {{- .matchers }},{{ .devices -}} } - 1, 1))
 {{- end -}}
 
 {{/* What selects this release's servers: the label that its ServiceMonitor brings. */}}
