@@ -13,6 +13,13 @@ from chart import Chart
 REGIONS = {"enabled": True}
 CLIENT = [{"name": "client", "image": "client:1"}]
 
+
+def scraped(interval, window):
+    """Values of an autoscaler that looks back over `window` seconds of such scrapes."""
+    return {"autoscaling": {"enabled": True, "queueTime": {"windowSeconds": window}},
+            "metrics": {"serviceMonitor": {"enabled": True, "interval": interval}}}
+
+
 # Values, and what the error names.
 REFUSED = [
     ({"drain": {"gracePeriodSeconds": 49}}, "drain.gracePeriodSeconds"),
@@ -39,6 +46,13 @@ REFUSED = [
     ({"autoscaling": {"enabled": True, "minReplicas": 0}}, "needs autoscaling.kind keda"),
     ({"autoscaling": {"enabled": True, "minReplicas": 0, "kind": "hpa",
                       "extraTriggers": [{"type": "cron"}]}}, "needs autoscaling.kind keda"),
+    (scraped("15s", 59), "windowSeconds: is less than four scrapes"),
+    (scraped("1m", 120), "of metrics.serviceMonitor.interval 1m"),
+    (scraped("1m30s", 359), "windowSeconds: is less than four scrapes"),
+    ({"metrics": {"serviceMonitor": {"enabled": True, "interval": "5s"}}},
+     "scrapeTimeout: is more than metrics.serviceMonitor.interval"),
+    ({"metrics": {"serviceMonitor": {"interval": "0s"}}}, "/metrics/serviceMonitor/interval"),
+    ({"metrics": {"serviceMonitor": {"interval": "30s1m"}}}, "/metrics/serviceMonitor/interval"),
     ({"podLabels": {"app.kubernetes.io/name": "mine"}}, "app.kubernetes.io/name"),
     ({"image": {"digest": "latest"}}, "/image/digest"),
     ({"gpu": {"count": 0}}, "/gpu/count"),
@@ -67,6 +81,17 @@ class RefusedTest(unittest.TestCase):
                 # Helm 3 writes tls.minVersion where Helm 4 writes /tls/minVersion.
                 self.assertIn(message.lower().lstrip("/").replace("/", "."),
                               error.lower().replace("/", "."))
+
+
+class ScrapeTest(unittest.TestCase):
+
+    def test_a_window_of_four_scrapes_will_do(self):
+        for interval, window in (("15s", 60), ("1m30s", 360), ("12s500ms", 50)):
+            rendered = Chart(scraped(interval, window))
+            self.assertTrue(rendered.all("ScaledObject"), rendered.error)
+        # Without an autoscaler nobody looks back.
+        rendered = Chart({"metrics": {"serviceMonitor": {"enabled": True, "interval": "1h"}}})
+        self.assertTrue(rendered.all("ServiceMonitor"), rendered.error)
 
 
 class DrainTest(unittest.TestCase):

@@ -1,7 +1,8 @@
 {{/*
 The two queries that replicas follow, over what {matchers} selects. Where
 nothing runs both are 0 and never NaN; where no server is scraped both are
-empty, so that a Prometheus that lost them stops no replicas.
+empty, so that a Prometheus that lost them stops no replicas. A window without
+two scrapes looks as if nothing ran: _validate.tpl has room for lost ones.
 
 The queue's quantile says that clients wait. It says little else: at three
 quarters of the load it is as near to 0 as without any, so that by itself it

@@ -28,7 +28,14 @@ What concerns one value alone is in values.schema.json.
 {{- if and (eq (toString $v.strategy.maxSurge) "0") (eq (toString $v.strategy.maxUnavailable) "0") -}}
 {{- fail "strategy: maxSurge and maxUnavailable are both 0, so that nothing could roll out" -}}
 {{- end -}}
+{{- $interval := int64 (include "attnd.milliseconds" $v.metrics.serviceMonitor.interval) -}}
+{{- if and $v.metrics.serviceMonitor.enabled (gt (int64 (include "attnd.milliseconds" $v.metrics.serviceMonitor.scrapeTimeout)) $interval) -}}
+{{- fail "metrics.serviceMonitor.scrapeTimeout: is more than metrics.serviceMonitor.interval, which Prometheus refuses" -}}
+{{- end -}}
 {{- if $v.autoscaling.enabled -}}
+{{- if lt (mul 1000 (int64 $v.autoscaling.queueTime.windowSeconds)) (mul 4 $interval) -}}
+{{- fail (printf "autoscaling.queueTime.windowSeconds: is less than four scrapes, of metrics.serviceMonitor.interval %s: two that are lost would look as if nobody waits" $v.metrics.serviceMonitor.interval) -}}
+{{- end -}}
 {{- if gt (int64 $v.autoscaling.minReplicas) (int64 $v.autoscaling.maxReplicas) -}}
 {{- fail "autoscaling.minReplicas: is more than autoscaling.maxReplicas" -}}
 {{- end -}}
@@ -42,4 +49,15 @@ What concerns one value alone is in values.schema.json.
 {{- if and $v.test.enabled $v.identity.required (not $v.tls.clientCA.secretName) (not $v.test.tokenSecretName) -}}
 {{- fail "test.tokenSecretName: the test needs a token, as identity.required is set; or set test.enabled to false" -}}
 {{- end -}}
+{{- end -}}
+
+{{/* A duration as Prometheus writes it, such as 1m30s. */}}
+{{- define "attnd.milliseconds" -}}
+{{- $units := dict "ms" 1 "s" 1000 "m" 60000 "h" 3600000 "d" 86400000 -}}
+{{- $sum := 0 -}}
+{{- range $part := regexFindAll "[0-9]+[a-z]+" . -1 -}}
+{{- $number := regexFind "[0-9]+" $part -}}
+{{- $sum = add $sum (mul (int64 $number) (index $units (trimPrefix $number $part))) -}}
+{{- end -}}
+{{- $sum -}}
 {{- end -}}
