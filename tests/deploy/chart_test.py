@@ -53,6 +53,17 @@ REFUSED = [
      "scrapeTimeout: is more than metrics.serviceMonitor.interval"),
     ({"metrics": {"serviceMonitor": {"interval": "0s"}}}, "/metrics/serviceMonitor/interval"),
     ({"metrics": {"serviceMonitor": {"interval": "30s1m"}}}, "/metrics/serviceMonitor/interval"),
+    ({"fullnameOverride": "9lives"}, "/fullnameOverride"),
+    ({"fullnameOverride": "attnd.team"}, "/fullnameOverride"),
+    ({"fullnameOverride": "Attnd"}, "/fullnameOverride"),
+    ({"fullnameOverride": "a" * 53}, "/fullnameOverride"),
+    ({"nameOverride": "a" * 64}, "/nameOverride"),
+    ({"nameOverride": "at.tn"}, "a Service cannot be called demo-at.tn"),
+    ({"serviceAccount": {"name": "a..b"}}, "/serviceAccount/name"),
+    ({"autoscaling": {"queueTime": {"targetSeconds": 0.0004}}}, "/autoscaling/queueTime/targetSeconds"),
+    ({"autoscaling": {"busy": {"target": 0.0004}}}, "/autoscaling/busy/target"),
+    ({"server": {"slowSeconds": 0.0000001}}, "/server/slowSeconds"),
+    ({"server": {"slowSeconds": -1}}, "/server/slowSeconds"),
     ({"podLabels": {"app.kubernetes.io/name": "mine"}}, "app.kubernetes.io/name"),
     ({"image": {"digest": "latest"}}, "/image/digest"),
     ({"gpu": {"count": 0}}, "/gpu/count"),
@@ -265,6 +276,18 @@ class ReferencesTest(unittest.TestCase):
             self.assertLessEqual(len(name), 63, kind)
 
 
+    def test_releases_whose_names_a_service_cannot_have_are_refused(self):
+        for release in ("9lives", "attnd.team"):
+            error = Chart(release=release).error
+            self.assertIn("fullnameOverride: a Service cannot be called", error)
+            rendered = Chart({"fullnameOverride": "attnd"}, release=release)
+            self.assertTrue(rendered.one("Service", "attnd"))
+
+    def test_a_name_that_is_cut_ends_with_a_letter(self):
+        rendered = Chart(release="r" * 50 + "--x")
+        self.assertTrue(rendered.one("Deployment", "r" * 50))
+
+
 class ResourcesTest(unittest.TestCase):
 
     def resources(self, **values):
@@ -311,6 +334,20 @@ class ConfigurationTest(unittest.TestCase):
         self.assertEqual(conf["long_links"], "true")
         self.assertEqual(conf["max_batch_delay"], "200us")
         self.assertEqual(conf["region_group"], "a b")
+
+    def test_the_time_of_slow_calls_is_one_that_attnd_reads(self):
+        for seconds, flag in ((0, "0ms"), (0.00001, "10us"), (0.000001, "1us"), (0.25, "250ms"),
+                              (1.0000005, "1000001us"), (3, "3000ms"), (86400, "86400000ms")):
+            conf = Chart({"server": {"slowSeconds": seconds}}).conf()
+            self.assertEqual(conf["slow_time"], flag)
+        self.assertNotIn("slow_time", Chart().conf())
+
+    def test_targets_are_never_0(self):
+        rendered = Chart({"autoscaling": {
+            "enabled": True, "kind": "hpa", "queueTime": {"targetSeconds": 0.001},
+            "busy": {"target": 0.001}}})
+        for metric in rendered.one("HorizontalPodAutoscaler")["spec"]["metrics"]:
+            self.assertEqual(metric["external"]["target"]["value"], "1m")
 
     def test_another_configuration_makes_other_pods(self):
         def checksum(values):

@@ -41,6 +41,16 @@ region_memory: regions.memoryMiB
 {{- end -}}
 {{- end -}}
 
+{{/* Seconds as a duration without an exponent, which attnd does not read. */}}
+{{- define "attnd.duration" -}}
+{{- $us := int64 (round (mulf . 1000000) 0) -}}
+{{- if mod $us 1000 -}}
+{{- $us -}}us
+{{- else -}}
+{{- div $us 1000 -}}ms
+{{- end -}}
+{{- end -}}
+
 {{- define "attnd.conf" -}}
 {{- $own := include "attnd.ownFlags" . | fromYaml -}}
 {{- range $flag, $value := .Values.config -}}
@@ -71,8 +81,8 @@ drain_time = {{ int64 .Values.drain.timeSeconds }}s
 connection_age = {{ int64 .Values.server.connectionAgeSeconds }}s
 log_format = {{ .Values.server.logFormat }}
 log_level = {{ .Values.server.logLevel }}
-{{- with .Values.server.slowSeconds }}
-slow_time = {{ . }}s
+{{- if not (kindIs "invalid" .Values.server.slowSeconds) }}
+slow_time = {{ include "attnd.duration" .Values.server.slowSeconds }}
 {{- end }}
 {{- if .Values.tls.enabled }}
 tls_cert = /run/secrets/attnd/tls/tls.crt

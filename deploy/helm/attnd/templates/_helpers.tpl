@@ -1,16 +1,16 @@
 {{/* Names and labels. */}}
 {{- define "attnd.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- default .Chart.Name .Values.nameOverride -}}
 {{- end -}}
 
 {{/* At most 52 bytes, so that "-headless" and a test's name still fit into 63. */}}
 {{- define "attnd.fullname" -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride -}}
 {{- else -}}
 {{- $name := include "attnd.name" . -}}
 {{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
-{{- $full | trunc 52 | trimSuffix "-" -}}
+{{- $full | trunc 52 | trimSuffix "-" | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 

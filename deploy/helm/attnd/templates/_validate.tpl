@@ -4,6 +4,10 @@ What concerns one value alone is in values.schema.json.
 */}}
 {{- define "attnd.validate" -}}
 {{- $v := .Values -}}
+{{- $name := include "attnd.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "fullnameOverride: a Service cannot be called %s, as a name begins with a letter and has no dot; set another one" $name) -}}
+{{- end -}}
 {{- if and $v.tls.enabled (not $v.tls.secretName) -}}
 {{- fail "tls.enabled: needs tls.secretName" -}}
 {{- end -}}
