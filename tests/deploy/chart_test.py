@@ -296,8 +296,8 @@ class ResourcesTest(unittest.TestCase):
     def test_memory_is_the_sum_of_what_attnd_may_take(self):
         cpu = {"gpu": {"enabled": False}}
         self.assertEqual(self.resources(**cpu)["limits"]["memory"], "4352Mi")
-        self.assertEqual(self.resources()["limits"]["memory"], "6144Mi")
-        self.assertEqual(self.resources(gpu={"count": 8})["limits"]["memory"], "13312Mi")
+        self.assertEqual(self.resources()["limits"]["memory"], "6400Mi")
+        self.assertEqual(self.resources(gpu={"count": 8})["limits"]["memory"], "13568Mi")
         got = self.resources(memory={"limitMiB": 1000, "overheadMiB": 100},
                              regions={**REGIONS, "memoryMiB": 10}, sidecars=CLIENT)
         self.assertEqual(got["limits"]["memory"], "1110Mi")

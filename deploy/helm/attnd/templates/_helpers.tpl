@@ -78,7 +78,7 @@ capabilities:
 {{- define "attnd.memoryMiB" -}}
 {{- $overhead := .Values.memory.overheadMiB -}}
 {{- if kindIs "invalid" $overhead -}}
-{{- $overhead = ternary (add 1024 (mul 1024 (int64 .Values.gpu.count))) 256 .Values.gpu.enabled -}}
+{{- $overhead = add 256 (ternary (mul 1024 (add 1 (int64 .Values.gpu.count))) 0 .Values.gpu.enabled) -}}
 {{- end -}}
 {{- $regions := ternary (int64 .Values.regions.memoryMiB) 0 .Values.regions.enabled -}}
 {{- add (int64 .Values.memory.limitMiB) (int64 $overhead) $regions -}}
