@@ -43,8 +43,10 @@ here=$(realpath "$(dirname "$0")/..")
 build=$(realpath "${1:-$here/build/quickstart}")
 folder=$(realpath "${2:-$build}")
 cd "$here"
+# shellcheck source=deploy/common.sh
+. deploy/common.sh
 deploy/packages.sh bundle
-version=$(sed -n 's/^project(attnd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+version=$(attnd_version)
 name=attnd-$version-linux-$(uname -m)
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
@@ -85,24 +87,19 @@ if [ -z "$check" ]; then
 fi
 
 check_in() {
-  local release=$1 root=$work/$1 results=$work/results-$1 programs=$work/programs-$1
+  local release=$1 root=$work/$1 results=$work/results-$1 programs=$work/programs-$1 program
   echo
   echo "--- $release"
-  debootstrap --variant=minbase "$release" "$root" ${ATTND_DEBIAN_MIRROR:+"$ATTND_DEBIAN_MIRROR"} \
-    >"$work/$release.log" || { cat "$work/$release.log" >&2; fail "debootstrap failed"; }
+  bare_debian "$release" "$root"
   chroot "$root" ldd --version | sed -n 1p
   mkdir "$root/opt/attnd"
   tar -C "$root/opt/attnd" --strip-components=1 -xzf "$tarball"
-  # deploy/real_data.sh asks the programs of a build folder for the data in its own.
-  mkdir -p "$programs"/{server,client,tests/oracle_check} "$results"
-  cat >"$programs/server/attnd" <<END
-#!/usr/bin/env bash
-exec chroot --userspec=65532:65532 ${root@Q} /usr/bin/env -C /check "/opt/attnd/bin/\${0##*/}" "\$@"
-END
-  cp "$programs/server/attnd" "$programs/client/attnctl"
-  ln -s "$build/tests/oracle_check/oracle_check" "$programs/tests/oracle_check/"
-  chmod +x "$programs"/{server/attnd,client/attnctl}
-  mkdir -p "$root$results" "$root/check/tests/data"
+  for program in server/attnd client/attnctl; do
+    stand_in "$programs/$program" \
+      chroot --userspec=65532:65532 "$root" /usr/bin/env -C /check "/opt/attnd/bin/${program##*/}"
+  done
+  stand_in "$programs/tests/oracle_check/oracle_check" "$build/tests/oracle_check/oracle_check"
+  mkdir -p "$results" "$root$results" "$root/check/tests/data"
   unshare --mount --propagation=private "$here/deploy/tarball.sh" --in "$root" "$results" "$programs"
 }
 for release in bookworm trixie; do check_in "$release"; done

@@ -32,6 +32,8 @@ out=$(realpath "$out")
 
 step "system packages"
 deploy/packages.sh package
+# shellcheck source=deploy/common.sh
+. deploy/common.sh
 # shellcheck source=deploy/debian/root.sh
 . "$here/root.sh"
 # shellcheck source=/dev/null
@@ -51,7 +53,7 @@ else
   fi
   # As Debian has it, the suffix sorts before the same version of a later release.
   case "$ID" in debian) suffix=deb$VERSION_ID ;; *) suffix=$ID$VERSION_ID ;; esac
-  upstream=$(sed -n 's/^project(attnd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+  upstream=$(attnd_version)
   version=$upstream-1~$suffix
   # All times in the packages are this one, so that the same sources give the same bytes.
   : "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}"

@@ -11,6 +11,8 @@ set -euo pipefail
 [ $# -eq 3 ] || { sed -n '2,9s/^# \?//p' "$0" >&2; exit 2; }
 suite=$1 packages=$(realpath "$2") build=$(realpath "$3")
 cd "$(dirname "$0")/../.."
+# shellcheck source=deploy/common.sh
+. deploy/common.sh
 # shellcheck source=deploy/debian/root.sh
 . deploy/debian/root.sh
 [ "$(id -u)" -eq 0 ] || { echo "a root of $suite takes root" >&2; exit 2; }

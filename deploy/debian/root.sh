@@ -1,8 +1,6 @@
-# Fresh roots of distributions, for build.sh and check.sh, which source this.
+# Fresh roots of distributions, for build.sh and check.sh, which source this after
+# deploy/common.sh. Suites of Debian were tried; Ubuntu's would need its own archive and keyring.
 # shellcheck shell=bash
-
-# The suites that were tried. Ubuntu's would need its own archive and keyring.
-debian_mirror=${ATTND_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 
 # fresh_root SUITE DIR: a minimal system that systemd can boot, from an archive that is
 # kept beside DIR.
@@ -12,8 +10,7 @@ fresh_root() {
   remove_root "$root"
   if [ ! -s "$kept" ]; then
     rm -rf "$kept.d"
-    debootstrap --variant=minbase --include=systemd,systemd-sysv "$suite" "$kept.d" "$debian_mirror" \
-      >"$kept.log" || { tail -n 20 "$kept.log" >&2; return 1; }
+    bare_debian "$suite" "$kept.d" --include=systemd,systemd-sysv || return
     rm -f "$kept.d"/var/cache/apt/archives/*.deb
     tar -C "$kept.d" -cf "$kept.part" .
     mv "$kept.part" "$kept"

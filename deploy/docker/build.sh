@@ -35,6 +35,8 @@ done
 [[ $tag == *:* ]] || tag+=:latest
 judge=${tag%:*}-judge:${tag##*:}
 cd "$(dirname "$0")/../.."
+# shellcheck source=deploy/common.sh
+. deploy/common.sh
 step() { printf '\n=== [%4ds] %s\n' "$SECONDS" "$*"; }
 
 step "container engine"
@@ -53,9 +55,7 @@ make_base() {
   root=$(mktemp -d)
   # shellcheck disable=SC2064  # this root
   trap "rm -rf --one-file-system '$root'" RETURN
-  # Without a mirror debootstrap takes its own.
-  debootstrap --variant=minbase bookworm "$root" ${ATTND_DEBIAN_MIRROR:+"$ATTND_DEBIAN_MIRROR"} >"$root.log" || { cat "$root.log" >&2; return 1; }
-  rm "$root.log"
+  bare_debian bookworm "$root" || return
   mirror=$(awk '$1 == "deb" {print $2; exit}' "$root/etc/apt/sources.list")
   cat >"$root/etc/apt/sources.list" <<END
 deb $mirror bookworm main
@@ -82,7 +82,7 @@ if [ "${engine[0]}" = podman ]; then
   fi
 fi
 
-version=$(sed -n 's/^project(attnd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+version=$(attnd_version)
 revision=$(git describe --always --abbrev=40 --dirty 2>/dev/null || echo unknown)
 flags+=(--build-arg=BUILD_BASE="$base" --build-arg=CUDA="$cuda"
         --build-arg=WERROR="${ATTND_WERROR:-OFF}"

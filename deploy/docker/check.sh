@@ -14,6 +14,8 @@ image=$1 judge=$2
 most_bytes=60000000
 most_seconds=2
 cd "$(dirname "$0")/../.."
+# shellcheck source=deploy/common.sh
+. deploy/common.sh
 # shellcheck source=deploy/docker/engine.sh
 . deploy/docker/engine.sh
 data=$PWD/tests/data/minilm
@@ -123,27 +125,14 @@ print(*(image.get("Healthcheck") or image["Config"]["Healthcheck"])["Test"][1:],
   judged "its health check fails where no server is" dead
 }
 
-# deploy/real_data.sh asks the programs of a build folder. This one has scripts in their
-# place that run them in the image.
 real_data() {
   local build=$results/build
-  mkdir -p "$build"/{server,client,tests/oracle_check}
+  local start=("${engine[@]}" run --rm --no-healthcheck "${confined[@]}" "${mounts[@]}" --network=none)
   remove "$server"
-  cat >"$build/server/attnd" <<END
-#!/usr/bin/env bash
-exec ${engine[@]@Q} run --rm --no-healthcheck --name=$server ${confined[@]@Q} ${mounts[@]@Q} --network=none \
-  ${image@Q} "\$@"
-END
-  cat >"$build/client/attnctl" <<END
-#!/usr/bin/env bash
-exec ${engine[@]@Q} exec --workdir=${PWD@Q} $server /usr/bin/attnctl "\$@"
-END
-  cat >"$build/tests/oracle_check/oracle_check" <<END
-#!/usr/bin/env bash
-exec ${engine[@]@Q} run --rm --no-healthcheck ${confined[@]@Q} ${mounts[@]@Q} --network=none --workdir=${PWD@Q} \
-  --entrypoint=/src/attnd/build/image/tests/oracle_check/oracle_check ${judge@Q} "\$@"
-END
-  chmod +x "$build"/{server/attnd,client/attnctl,tests/oracle_check/oracle_check}
+  stand_in "$build/server/attnd" "${start[@]}" --name="$server" "$image"
+  stand_in "$build/client/attnctl" "${engine[@]}" exec --workdir="$PWD" "$server" /usr/bin/attnctl
+  stand_in "$build/tests/oracle_check/oracle_check" "${start[@]}" --workdir="$PWD" \
+    --entrypoint=/src/attnd/build/image/tests/oracle_check/oracle_check "$judge"
   judged "attention of a real model agrees, forward and backward" \
     deploy/real_data.sh "$build" "$results/real_data"
 }
