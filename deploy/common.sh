@@ -2,6 +2,12 @@
 # the root of the tree.
 # shellcheck shell=bash
 
+# The exposure that `systemd-analyze security` may find in attnd.service, in tenths of its
+# points, of which there are ten. What computes on a GPU needs its devices and the network,
+# which cost the rest.
+# shellcheck disable=SC2034  # deploy/checks/systemd.sh and deploy/debian/check.sh use it
+most_exposed=20
+
 # The version of attnd that the tree is of.
 attnd_version() { sed -n 's/^project(attnd VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt; }
 

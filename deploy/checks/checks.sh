@@ -184,10 +184,11 @@ check_promtool() {
 }
 
 check_systemd() {
-  local analyze found
+  local analyze found units
   analyze=$(need systemd-analyze) || { echo "$analyze"; return 3; }
   found=$(files 'deploy/debian/*.service') || { echo "$found"; return 1; }
-  deploy/checks/systemd.sh "$analyze" "$scratch" "$found"
+  mapfile -t units <<<"$found"
+  deploy/checks/systemd.sh "$analyze" "$scratch" "${units[@]}"
 }
 
 check_shellcheck() {

@@ -16,8 +16,6 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=deploy/debian/root.sh
 . deploy/debian/root.sh
 [ "$(id -u)" -eq 0 ] || { echo "a root of $suite takes root" >&2; exit 2; }
-# The unit's exposure in tenths, 0 to 100, that systemd must not exceed.
-most_exposed=20
 step() { printf '\n=== [%4ds] %s\n' "$SECONDS" "$*"; }
 fail() { echo "FAILED: $*" >&2; exit 1; }
 

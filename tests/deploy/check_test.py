@@ -125,6 +125,8 @@ CASES = [
     ("systemd", first("deploy/debian/*.service", lambda path: replace(
         path, r"(?s)^\[Service\].*?^ExecStart=([^\n]*).*", r"[Service]\nExecStart=\1\n")),
      "Overall exposure level.*(EXPOSED|UNSAFE)"),
+    ("systemd", create("deploy/debian/new.service", "[Service]\nExecStart=/usr/bin/attnd\n"),
+     "Overall exposure level for new.service.*(EXPOSED|UNSAFE)"),
     ("systemd", remove("deploy/debian/*.service"), "there is no"),
     ("shellcheck", create("deploy/new.sh", "#!/bin/bash\necho $1\n"), "SC2086"),
     ("shellcheck", create("deploy/new", "#!/usr/bin/env bash\necho $1\n"), "SC2086"),
