@@ -19,7 +19,7 @@ declare -A about=(
   [config]="attnd reads the chart's attnd.conf and answers helm test (tests/deploy/config_test.py)"
   [values]="each of the chart's values has its line in values.yaml, README.md and the schema"
   [copies]="the chart's alerts are deploy/monitoring's, and its tensors what makes them"
-  [promtool]="promtool check rules and config, and test rules"
+  [promtool]="promtool check rules and config, and test rules (tests/monitoring/rules.sh)"
   [systemd]="systemd-analyze verify of deploy/debian/*.service, and how exposed it is"
   [shellcheck]="every shell script of the tree"
   [yamllint]="every YAML file of the tree but the chart's templates"
@@ -172,15 +172,9 @@ check_copies() {
 }
 
 check_promtool() {
-  local promtool rules tests
+  local promtool
   promtool=$(need promtool) || { echo "$promtool"; return 3; }
-  rules=deploy/monitoring/prometheus
-  "$promtool" check rules --lint-fatal "$rules/alerts.yml" || fault "$rules/alerts.yml is not valid"
-  "$promtool" check config --lint-fatal "$rules/prometheus.yml" || fault "$rules/prometheus.yml is not valid"
-  tests=$(files 'tests/monitoring/*_test.yml') || { echo "$tests"; return 1; }
-  # shellcheck disable=SC2086  # names without blanks
-  "$promtool" test rules $tests || fault "a test of the rules fails"
-  return $wrong
+  tests/monitoring/rules.sh "$promtool"
 }
 
 check_systemd() {

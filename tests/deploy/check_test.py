@@ -119,7 +119,7 @@ CASES = [
     ("promtool", replace("deploy/monitoring/prometheus/alerts.yml", "severity: critical", "severity: none"),
      "FAILED|exp"),
     ("promtool", append("deploy/monitoring/prometheus/prometheus.yml", "nonesuch: 1\n"), "nonesuch"),
-    ("promtool", remove("tests/monitoring/*_test.yml"), "there is no"),
+    ("promtool", remove("tests/monitoring/*_test.yml"), "does not exist"),
     ("systemd", first("deploy/debian/*.service", lambda path: replace(path, "^ExecStart=", "ExecStarts=")),
      "ExecStart"),
     ("systemd", first("deploy/debian/*.service", lambda path: replace(
