@@ -164,7 +164,7 @@ check_copies() {
   diff -u deploy/monitoring/prometheus/alerts.yml "$chart/files/alerts.yml" ||
     fault "cp deploy/monitoring/prometheus/alerts.yml $chart/files/"
   mkdir -p "$scratch/tensors"
-  python3 deploy/checks/make_test_tensors.py "$scratch/tensors"
+  python3 -B deploy/checks/make_test_tensors.py "$scratch/tensors"
   for file in "$scratch"/tensors/*.npy; do
     cmp "$file" "$chart/files/$(basename "$file")" || wrong=1
   done

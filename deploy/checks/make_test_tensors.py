@@ -13,16 +13,10 @@ import random
 import struct
 import sys
 
+import npy
+
 FILES = pathlib.Path(__file__).resolve().parents[1] / "helm/attnd/files"
 TOKENS, HEADS, DIM = 3, 2, 8
-
-
-def npy(shape, values):
-    """A NumPy file of float32, version 1.0: a header padded to 64 bytes, then the values."""
-    header = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}"
-    header += " " * (-(len(header) + 11) % 64) + "\n"
-    return (b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
-            + struct.pack(f"<{len(values)}f", *values))
 
 
 def rows(rng, count):
@@ -59,7 +53,8 @@ def tensors():
 def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else FILES
     for name, (shape, values) in tensors().items():
-        (folder / f"{name}.npy").write_bytes(npy(shape, values))
+        (folder / f"{name}.npy").write_bytes(
+            npy.header(shape) + struct.pack(f"<{len(values)}f", *values))
 
 
 if __name__ == "__main__":

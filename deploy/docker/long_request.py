@@ -9,24 +9,22 @@ rows of V, so every element of O is 1 as well, whatever the weights are.
 """
 
 import array
+import pathlib
 import random
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "checks"))
+import npy  # noqa: E402
+
 SHAPE = (1, 16384, 8, 64)  # [batch, tokens, heads, head_dim], 550 GFLOP
 COUNT = SHAPE[0] * SHAPE[1] * SHAPE[2] * SHAPE[3]
-
-
-def header():
-    text = str({"descr": "<f4", "fortran_order": False, "shape": SHAPE})
-    text += " " * (-(len(text) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
 
 
 def write(folder):
     some = array.array("f", (random.Random(1).uniform(-1, 1) for _ in range(65536)))
     for name, values in ("q", some), ("k", some), ("v", array.array("f", [1.0]) * len(some)):
         with open(f"{folder}/{name}.npy", "wb") as file:
-            file.write(header())
+            file.write(npy.header(SHAPE))
             (values * (COUNT // len(values))).tofile(file)
 
 
