@@ -19,7 +19,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # What checks look at, and nothing that takes long to copy.
-COPIED = ["deploy", "proto", "tests/deploy", "tests/monitoring", "tests/python", "tests/rules"]
+COPIED = ["deploy", "proto", "tests/deploy", "tests/monitoring", "tests/process", "tests/python",
+          "tests/rules"]
 CHART = "deploy/helm/attnd"
 BUILD = ROOT / "build/release"
 
