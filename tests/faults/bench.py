@@ -4,10 +4,13 @@ import itertools
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / 'tests' / 'process'))
+import attnd_process  # noqa: E402
 
 
 class Failed(Exception):
@@ -71,10 +74,14 @@ class Bench:
 
         It is tied to the thread that calls: a thread must outlive what it spawns.
         """
-        process = subprocess.Popen([*options.pop('inside', ()), 'setpriv', '--pdeathsig', 'KILL',
+        process = subprocess.Popen([*options.pop('inside', ()), *attnd_process.TIED,
                                     *map(str, command)], stdin=subprocess.DEVNULL, **options)
-        self._processes.append(process)
+        self.adopt(process)
         return process
+
+    def adopt(self, process):
+        """Ends it, if it goes on, when the case is over."""
+        self._processes.append(process)
 
     def say(self, text):
         print(f'[{time.monotonic() - self.begun:5.1f}s] {text}', flush=True)

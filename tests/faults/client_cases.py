@@ -41,7 +41,7 @@ def client_stopped(bench):
     """
     scene = Scene(bench, *IMPATIENT, '--memory_limit=512MiB')
     # By ways on which a message takes seconds, so that one is on its way for certain.
-    to_server, to_client = Proxy(bench, scene.server.port), Proxy(bench, scene.server.port)
+    to_server, to_client = Proxy(bench, scene.server.tcp), Proxy(bench, scene.server.tcp)
     to_server.to_server.bytes_per_second = to_client.to_client.bytes_per_second = 4 << 20
     victims = [scene.load(proxy.address, shapes, requests=bench.fewer(40), concurrency=4,
                           transport=transport)

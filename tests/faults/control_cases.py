@@ -24,7 +24,7 @@ def must_fail(what, check, because):
 def control_connection_left_open(bench):
     """A connection that somebody still holds is found: by the server's count, and its descriptor."""
     scene = Scene(bench)
-    with socket.create_connection(('127.0.0.1', scene.server.port)):
+    with socket.create_connection((scene.server.host, scene.server.port)):
         bench.eventually(lambda: scene.server.metric('attnd_connections') == 1, 'not accepted')
         found = '; '.join(left_behind(scene.server, scene.rest, memory=False))
         require('attnd_connections is 1' in found and 'descriptors and were' in found,

@@ -12,7 +12,7 @@ from scene import IMPATIENT, Scene
 
 def _scene(bench, seed, *flags):
     link = Link(bench, seed)
-    return link, Scene(bench, '--insecure', *flags, host=link.server_address)
+    return link, Scene(bench, '--insecure', f'--host={link.server_address}', *flags)
 
 
 def _far(scene, link, **options):

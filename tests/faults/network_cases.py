@@ -28,7 +28,7 @@ def connection_reset(bench):
             'retries': (1 << 18, SMALL, {'attempts': 10})}
     loads = []
     for name, (size, shapes, options) in ways.items():
-        proxy = Proxy(bench, scene.server.port)
+        proxy = Proxy(bench, scene.server.tcp)
         load = scene.load(proxy.address, shapes, rate=100 / bench.slow, **options)
         load.await_start()
         proxy.reset_after(size)
@@ -56,7 +56,7 @@ def half_open_peer(bench):
     Calls end at their deadlines, and the server by itself gives up peers that answer no ping.
     """
     scene = Scene(bench, *IMPATIENT)
-    proxy = Proxy(bench, scene.server.port)
+    proxy = Proxy(bench, scene.server.tcp)
     neighbour = scene.neighbour()
     loads = [scene.load(proxy.address, MIXED, rate=100 / bench.slow, transport='unary', timeout=3),
              scene.load(proxy.address, LARGE, rate=10 / bench.slow, timeout=3,
@@ -85,7 +85,7 @@ def half_open_peer(bench):
 def half_closed_peer(bench):
     """Clients' sides of connections end while calls are under way, as by shutdown(2)."""
     scene = Scene(bench)
-    proxy = Proxy(bench, scene.server.port)
+    proxy = Proxy(bench, scene.server.tcp)
     neighbour = scene.neighbour()
     load = scene.load(proxy.address, MIXED, rate=100 / bench.slow, transport='unary')
     load.await_start()
@@ -108,7 +108,7 @@ def slow_reader(bench):
     read, and its memory.
     """
     scene = Scene(bench, *IMPATIENT)
-    proxy = Proxy(bench, scene.server.port)
+    proxy = Proxy(bench, scene.server.tcp)
     proxy.to_client.bytes_per_second = 256 << 10
     neighbour = scene.neighbour()
     loads = [scene.load(proxy.address, WIDE, requests=4, concurrency=4, timeout=10,
@@ -133,7 +133,7 @@ def slow_writer(bench):
     go; small ones through the same narrow way get their answers.
     """
     scene = Scene(bench, *IMPATIENT)
-    proxy = Proxy(bench, scene.server.port)
+    proxy = Proxy(bench, scene.server.tcp)
     proxy.to_server.bytes_per_second = 256 << 10
     neighbour = scene.neighbour()
     loads = [scene.load(proxy.address, LARGE, requests=3, concurrency=3, timeout=20,

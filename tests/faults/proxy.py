@@ -33,7 +33,7 @@ class _Pair:
 
 
 class Proxy:
-    """Passes bytes on between connections to it and connections to `port` of this host.
+    """Passes bytes on between connections to it and connections to `target`, ADDRESS:PORT.
 
     Its loop has a thread of its own; every method may be called from any other.
     """
@@ -42,9 +42,10 @@ class Proxy:
     # What a slow way takes at once, and holds: so that what waits does so at its sender.
     SLOW_BYTES = 16 << 10
 
-    def __init__(self, bench, port):
+    def __init__(self, bench, target):
         self.to_server, self.to_client = Way(), Way()
-        self._target = ('127.0.0.1', port)
+        host, port = target.split(':')
+        self._target = host, int(port)
         self._pairs = []
         self._reset_after = None
         self._open = None  # an event: cleared while nothing passes

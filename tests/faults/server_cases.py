@@ -3,7 +3,7 @@
 import signal
 import time
 
-from bench import require
+from bench import attnd_process, require
 from cases import case
 from clients import LARGE, LONG, MIXED, WIDE
 from network_cases import LATE
@@ -19,7 +19,8 @@ def server_killed(bench):
     Clients see UNAVAILABLE until it is there and then answers; those that retry ride it out as
     long as their attempts last; the files of both sockets are taken over.
     """
-    flags = '--memory_limit=1GiB',
+    # A port that it keeps: while it is down nobody, not even one of these clients, is given it.
+    flags = '--memory_limit=1GiB', f'--port={attnd_process.FIRST_PORT}'
     scene = Scene(bench, *flags, regions=True)
     first = scene.server
     rate = 100 / bench.slow
@@ -39,8 +40,7 @@ def server_killed(bench):
         require((first.folder / name).is_socket(), f'no socket {name} was left behind')
     time.sleep(0.3)  # as long as there is none
     begun = time.monotonic()
-    scene.server = Server(bench, *Scene.FLAGS, *flags, port=first.port, sockets=first.folder,
-                          regions=True)
+    scene.server = Server(bench, *Scene.FLAGS, *flags, sockets=first.folder, regions=True)
     bench.say(f'the next server was ready after {time.monotonic() - begun:.2f} s')
     answered = 0
     while loads:
@@ -94,7 +94,7 @@ def server_terminated_beside_silent_peers(bench):
     The server ends by its drain time, and not by theirs.
     """
     scene = Scene(bench, '--threads=1', '--drain_time=2s')
-    proxy = Proxy(bench, scene.server.port)
+    proxy = Proxy(bench, scene.server.tcp)
     loads = [scene.load(proxy.address, shapes, requests=6, concurrency=6, timeout=5 * bench.slow,
                         transport='unary') for shapes in (LONG, WIDE, LARGE)]
     for load in loads:

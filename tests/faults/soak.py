@@ -170,7 +170,7 @@ class Soak:
         self.server = Server(bench, '--memory_limit=512MiB', '--keepalive_time=2s',
                              '--keepalive_timeout=2s', regions=True, log=self._fresh('attnd.log'),
                              program=bench.leaky_attnd if arguments.leaky else None)
-        self.proxy = Proxy(bench, self.server.port)
+        self.proxy = Proxy(bench, self.server.tcp)
         self._begun = time.monotonic()
 
     def _fresh(self, name):
