@@ -21,6 +21,8 @@ import collections
 import json
 import pathlib
 import random
+import re
+import signal
 import sys
 import threading
 import time
@@ -53,6 +55,7 @@ class Tally:
         self.codes = collections.defaultdict(collections.Counter)
         self.checked = self.killed = 0
         self.failures = []
+        self.failed = threading.Event()  # from the first failure on
 
     def add(self, name, outcome):
         with self._lock:
@@ -66,6 +69,7 @@ class Tally:
     def fail(self, text):
         with self._lock:
             self.failures.append(text)
+            self.failed.set()
 
     def total(self):
         with self._lock:
@@ -73,7 +77,8 @@ class Tally:
 
 
 class Round:
-    """The clients of one round, each a thread that ends by itself when the time is up."""
+    """The clients of one round, each a thread that ends by itself when the time is up, or is
+    ended with the first failure of any."""
 
     def __init__(self, soak, number):
         self._soak = soak
@@ -81,6 +86,8 @@ class Round:
         self._server = soak.server
         self._until = time.monotonic() + soak.round_seconds
         self._random = random.Random(number)
+        self._loads = []
+        self._over = False
         tcp, unix = self._server.tcp, self._server.unix
         region = {'transport': 'region', 'region_socket': self._server.region_socket}
         steady = [('mixed', tcp, 25, MIXED, {'connections': 2}, ()),
@@ -101,6 +108,13 @@ class Round:
     def run(self):
         for thread in self._threads:
             thread.start()
+        while any(thread.is_alive() for thread in self._threads):
+            if self._soak.tally.failed.wait(0.1):
+                # What its clients say of that is no failure of theirs.
+                self._over = True
+                for load in list(self._loads):
+                    load.kill()
+                break
         for thread in self._threads:
             thread.join()
 
@@ -108,15 +122,29 @@ class Round:
         try:
             client(*arguments)
         except Exception as error:  # a thread's failure is the soak's
-            self._soak.tally.fail(f'{client.__name__} {arguments[:1]}: {error}')
+            if not self._over:
+                self._soak.tally.fail(f'{client.__name__} {arguments[:1]}: {error}')
 
     def _left(self):
-        return self._until - time.monotonic()
+        return 0 if self._over else self._until - time.monotonic()
+
+    def _load(self, *arguments, **options):
+        load = Attnload(self._bench, *arguments, seed=self._random.randrange(2**31), **options)
+        self._loads.append(load)
+        if self._over:  # or else whoever set it has found it in the list
+            load.kill()
+        return load
 
     def _steady(self, name, target, rate, shapes, options, codes):
         rate *= self._soak.rate
-        load = Attnload(self._bench, target, shapes, rate=rate, seed=self._random.randrange(2**31),
-                        requests=max(1, int(rate * self._soak.round_seconds)), **options)
+        load = self._load(target, shapes, rate=rate,
+                          requests=max(1, int(rate * self._soak.round_seconds)), **options)
+        # Every 5 s it says how many calls have failed; of wrong answers it tells at its end.
+        while not codes and load.running() and self._left() > 0:
+            if re.search(r' [1-9]\d* failed$', load.log(), re.M):
+                load.process.send_signal(signal.SIGINT)
+                load.end().account(None)
+            time.sleep(1)
         outcome = load.end(may_not_begin=bool(codes))
         self._soak.tally.add(name, outcome)
         if outcome.sent > 0:
@@ -126,8 +154,7 @@ class Round:
         """Clients that connect, ask for little, and go."""
         while self._left() > 0:
             target = self._random.choice((self._server.tcp, self._server.unix))
-            load = Attnload(self._bench, target, SMALL, requests=5, concurrency=2,
-                            seed=self._random.randrange(2**31))
+            load = self._load(target, SMALL, requests=5, concurrency=2)
             outcome = load.end()
             self._soak.tally.add('churn', outcome)
             outcome.account(5, least_ok=5)
@@ -140,8 +167,8 @@ class Round:
         while self._left() > 0:
             transport, shapes = self._random.choice(kinds)
             more = {'region_socket': self._server.region_socket} if transport == 'region' else {}
-            victim = Attnload(self._bench, self._server.tcp, shapes, requests=10**9,
-                              concurrency=2, transport=transport, **more)
+            victim = self._load(self._server.tcp, shapes, requests=10**9, concurrency=2,
+                                transport=transport, **more)
             time.sleep(self._random.uniform(0.2, 1))
             require(victim.running(), f'a client that nobody killed has ended: {victim.log()}')
             victim.kill()
@@ -211,6 +238,8 @@ class Soak:
                 loaded.set()
                 Round(self, number).run()
                 loaded.clear()
+                if self.tally.failures:
+                    raise Failed('\n'.join(self.tally.failures))
                 self._rest(number)
         finally:
             stop.set()
@@ -219,10 +248,8 @@ class Soak:
         self.server.end()
 
     def _rest(self, number):
-        self.bench.eventually(lambda: not busy_with(self.server) or self.tally.failures,
+        self.bench.eventually(lambda: not busy_with(self.server),
                               lambda: f'not at rest: {busy_with(self.server)}')
-        if self.tally.failures:
-            raise Failed('\n'.join(self.tally.failures))
         check_real_data(self.bench, self.server.tcp)
         self.bench.eventually(lambda: not busy_with(self.server), 'not at rest')
         time.sleep(SETTLE_SECONDS)
