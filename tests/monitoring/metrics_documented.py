@@ -16,33 +16,29 @@ import re
 import subprocess
 import sys
 import tempfile
-import urllib.request
 
 import metrics_table
 import processes
+from processes import attnd_process
 
-SERIES = re.compile(r'^([a-z_]+)(?:\{(.*)\})? \S+$')
 REASON = re.compile(r'^\| `(\w+)` \|')
 
 
 def scraped(text):
     """{name: (type, labels)} of what has a series on a page in Prometheus' text format."""
-    kinds = dict(re.findall(r'^# TYPE (\S+) (\w+)$', text, re.MULTILINE))
+    kinds = attnd_process.kinds(text)
     labels = collections.defaultdict(set)
-    for line in text.splitlines():
-        series = SERIES.match(line)
-        if not series:
-            continue
-        name = series[1]
+    for name, found, _ in attnd_process.samples(text):
         if name not in kinds:
             name = re.sub('_(bucket|sum|count)$', '', name)
-        labels[name] |= set(re.findall(r'(\w+)="', series[2] or '')) - {'le'}
+        labels[name] |= found.keys() - {'le'}
     return {name: (kinds.get(name, 'untyped'), frozenset(found)) for name, found in labels.items()}
 
 
 def reasons(text):
     """Of attnd_refused_calls_total, in a page of a server."""
-    return set(re.findall(r'^attnd_refused_calls_total\{reason="(\w+)"\}', text, re.MULTILINE))
+    return {labels['reason'] for name, labels, _ in attnd_process.samples(text)
+            if name == 'attnd_refused_calls_total'}
 
 
 def documented_reasons(page):
@@ -73,8 +69,7 @@ def faults(page, text, conditions):
 def page_of(server):
     try:
         server.start()
-        with urllib.request.urlopen(f'http://{server.instance}/metrics', timeout=30) as reply:
-            return reply.read().decode()
+        return server.metrics()
     finally:
         server.stop()
 
@@ -85,7 +80,7 @@ def bare(build, folder):
 
 
 def full(build, folder, gpu):
-    subprocess.run([build / 'tests/make_certificate', folder / 'server', '--ip=127.0.0.1'],
+    subprocess.run([build / 'tests/make_certificate', folder / 'server', f'--ip={processes.HOST}'],
                    check=True)
     tokens = folder / 'tokens'
     tokens.write_text(f'someone sha256:{"5" * 64}\n')

@@ -18,22 +18,22 @@ def frame(kind, flags=0, stream=0, payload=b''):
     return struct.pack('>I', len(payload))[1:] + struct.pack('>BBI', kind, flags, stream) + payload
 
 
-def say(port, *parts):
+def say(address, *parts):
     """Connects, says it, and waits until the server ends the connection."""
-    with socket.create_connection(('127.0.0.1', port), TIMEOUT) as peer:
+    with socket.create_connection(address, TIMEOUT) as peer:
         peer.sendall(b''.join(parts))
         while peer.recv(65536):
             pass
 
 
-def break_http2(port):
+def break_http2(address):
     """A PING of 5 bytes, where 8 are the rule."""
-    say(port, PREFACE, frame(SETTINGS), frame(PING, payload=b'short'))
+    say(address, PREFACE, frame(SETTINGS), frame(PING, payload=b'short'))
 
 
-def speak_http1(port):
-    """To a port that expects TLS."""
-    say(port, b'GET / HTTP/1.1\r\nHost: attnd\r\n\r\n')
+def speak_http1(address):
+    """To where TLS is expected."""
+    say(address, b'GET / HTTP/1.1\r\nHost: attnd\r\n\r\n')
 
 
 def lease_region(path, size):
@@ -55,8 +55,8 @@ class IdleConnections:
     """HTTP/2 connections that make no calls, and answer what the protocol asks. Where it has
     fewer than it wants it goes on trying."""
 
-    def __init__(self, port, count):
-        self.port, self.count = port, count
+    def __init__(self, address, count):
+        self.address, self.count = address, count
         self.selector = selectors.DefaultSelector()
         self.over = threading.Event()
         self.thread = None
@@ -79,7 +79,7 @@ class IdleConnections:
 
     def dial(self):
         try:
-            peer = socket.create_connection(('127.0.0.1', self.port), TIMEOUT)
+            peer = socket.create_connection(self.address, TIMEOUT)
             peer.sendall(PREFACE + frame(SETTINGS))
         except OSError:
             return
@@ -130,14 +130,14 @@ def receive_with_descriptors(peer):
 class TlsClient:
     """One that shows a certificate, and does nothing else."""
 
-    def __init__(self, port, authority, certificate):
-        self.port, self.context = port, ssl.create_default_context(cafile=authority)
+    def __init__(self, address, authority, certificate):
+        self.address, self.context = address, ssl.create_default_context(cafile=authority)
         self.context.load_cert_chain(certificate, certificate.with_suffix('.key'))
         self.context.set_alpn_protocols(['h2'])
         self.connection = None
 
     def connect(self):
-        plain = socket.create_connection(('127.0.0.1', self.port), TIMEOUT)
-        self.connection = self.context.wrap_socket(plain, server_hostname='127.0.0.1')
+        plain = socket.create_connection(self.address, TIMEOUT)
+        self.connection = self.context.wrap_socket(plain, server_hostname=self.address[0])
         self.connection.sendall(PREFACE + frame(SETTINGS))
         self.connection.recv(1)  # the server has let it in

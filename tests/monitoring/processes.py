@@ -1,50 +1,40 @@
 """Programs that the live check starts, none of which outlives it."""
 
-import http.client
+import itertools
 import os
-import random
+import pathlib
 import resource
 import signal
-import socket
 import subprocess
+import sys
 import threading
 import time
-import urllib.error
-import urllib.request
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / 'process'))
+import attnd_process  # noqa: E402
 
 # Past which something hangs; nothing is known to need a tenth of it.
 HANG_SECONDS = 120
 
-# Below those that the system takes for connections, one of which could have a server's port while
-# the server is down.
-PORTS = iter(random.sample(range(10000, 32000), 2000))
+# Where servers and Prometheus are. No other process is given a port of this address, not even
+# while the server that has it is down.
+HOST = attnd_process.own_address()
+# One that nobody has, each time that it is asked.
+next_port = itertools.count(attnd_process.FIRST_PORT).__next__
 
 
-def free_port():
-    """A TCP port that is free, each time another."""
-    for port in PORTS:
-        with socket.socket() as probe:
-            try:
-                probe.bind(('127.0.0.1', port))
-                return port
-            except OSError:
-                pass
-    raise RuntimeError('no port is free')
+def before(nofile=None, yields=False):
+    """A command that becomes another, with so many descriptors at most, and that lets others have
+    the processors first."""
+    return [*(['nice', '-n', '10'] if yields else []),
+            *([] if nofile is None else ['prlimit', f'--nofile={nofile}'])]
 
 
-def start(command, log, nofile=None, environment=None, stderr=None, yields=False):
-    """Starts it, with its output in the file `log`. It is killed when this process dies. If it
-    `yields`, others have the processors first."""
-    prefix = ['setpriv', '--pdeathsig', 'KILL']
-    if yields:
-        prefix += ['nice', '-n', '10']
-    if nofile is not None:
-        prefix += ['prlimit', f'--nofile={nofile}']
+def start(command, log, yields=False):
+    """Starts it, with its output in the file `log`. It is killed when this process dies."""
     with open(log, 'ab') as output:
-        return subprocess.Popen(prefix + [str(part) for part in command],
-                                stdin=subprocess.DEVNULL, stdout=output,
-                                stderr=output if stderr is None else stderr,
-                                env={**os.environ, **(environment or {})})
+        return subprocess.Popen([*attnd_process.TIED, *before(yields=yields), *map(str, command)],
+                                stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
 def run(command):
@@ -93,48 +83,50 @@ def allow_descriptors(wanted):
 
 
 class Server:
-    """An attnd, on ports that it keeps when it is started again."""
+    """An attnd, on ports that it keeps when it is started again. `limits` are those of before();
+    environment and stderr as attnd_process has them."""
 
-    def __init__(self, name, program, folder, flags, **how):
-        self.name, self.program, self.folder = name, program, folder
-        self.flags, self.how = flags, how  # as start() has it
-        self.port, self.admin_port = free_port(), free_port()
-        self.process = None
+    def __init__(self, name, program, folder, flags, environment=None, stderr=None, **limits):
+        self.name, self.folder = name, folder
+        self.address, self.admin = (HOST, next_port()), (HOST, next_port())
+        self._log = folder / f'{name}.log'
+        self._start = lambda: attnd_process.Attnd(
+            program, f'--host={HOST}', f'--port={self.address[1]}',
+            f'--admin_address={self.instance}', *flags, log=self._log, prefix=before(**limits),
+            environment=environment, stderr=stderr, seconds=HANG_SECONDS)
+        self._attnd = None
 
     @property
     def instance(self):
         """What Prometheus calls it."""
-        return f'127.0.0.1:{self.admin_port}'
+        return f'{HOST}:{self.admin[1]}'
 
     @property
     def target(self):
-        return f'127.0.0.1:{self.port}'
+        return f'{HOST}:{self.address[1]}'
 
     def start(self):
-        log = self.folder / f'{self.name}.log'
-        self.process = start(
-            [self.program, f'--port={self.port}', f'--admin_address={self.instance}',
-             *self.flags], log, **self.how)
-        wait_for(f'{self.name} to be ready', self.is_ready, self.process, log)
+        self._attnd = self._start()
+        wait_for(f'{self.name} to be ready', self._attnd.is_ready, self._attnd.process, self._log)
 
-    def is_ready(self):
-        try:
-            with urllib.request.urlopen(f'http://{self.instance}/readyz', timeout=5) as reply:
-                return reply.status == 200
-        except (OSError, http.client.HTTPException):
-            return False
+    def metrics(self):
+        """The text of its page."""
+        return self._attnd.metrics()
+
+    def end(self):
+        """Drains it."""
+        self._attnd.end(HANG_SECONDS)
 
     def kill(self):
-        self.process.kill()
-        self.process.wait()
+        self._attnd.kill()
 
     def restart(self):
         self.kill()
         self.start()
 
     def stop(self):
-        if self.process is not None:
-            end(self.process, signal.SIGKILL)
+        if self._attnd is not None:
+            self.kill()
 
 
 class Repeat:

@@ -36,7 +36,7 @@ def scrape_seconds(factor):
 class Prometheus:
     def __init__(self, folder, factor):
         self.folder, self.factor = folder, factor
-        self.url = f'http://127.0.0.1:{processes.free_port()}'
+        self.url = f'http://{processes.HOST}:{processes.next_port()}'
         self.process = None
 
     def configure(self, targets):

@@ -58,8 +58,8 @@ class Scene:
     def certificate(self, name, *flags):
         """Writes NAME.pem and NAME.key, both whole."""
         new = self.folder / f'{name}.new'
-        subprocess.run([self.build / 'tests/make_certificate', new, '--ip=127.0.0.1', *flags],
-                       check=True)
+        subprocess.run([self.build / 'tests/make_certificate', new, f'--ip={processes.HOST}',
+                        *flags], check=True)
         for kind in ('key', 'pem'):
             os.replace(f'{new}.{kind}', self.folder / f'{name}.{kind}')
         return self.folder / f'{name}.pem'
@@ -119,7 +119,7 @@ class Scene:
 
         def remove():
             # It drains for as long as it may, and is seen to.
-            processes.end(stuck.process)
+            stuck.end()
             hang.unlink()
             waiting.stop()
             stuck.start()
@@ -162,7 +162,7 @@ class Scene:
             server, [('AttndDescriptorsNearLimit', {}), ('AttndConnectionsNearLimit', {}),
                      ('AttndConnectionsRefused', {'reason': 'max_connections'})],
             f'{connections} idle connections with {descriptors} descriptors',
-            peers.IdleConnections(server.port, connections)))
+            peers.IdleConnections(server.address, connections)))
 
     def tls(self):
         """One server that strangers call and whose certificate ends today, and one whose files
@@ -184,7 +184,7 @@ class Scene:
             'a certificate that ends in an hour'))
         self.faults.append(lasting(
             guarded, [('AttndTlsHandshakesFailing', {})], 'peers that speak HTTP/1.1 to TLS',
-            Repeat(lambda: peers.speak_http1(guarded.port), 0.2)))
+            Repeat(lambda: peers.speak_http1(guarded.address), 0.2)))
         self.faults.append(lasting(
             guarded, [('AttndUnauthenticated', {'reason': 'no_identity'})],
             'calls without a token',
@@ -200,7 +200,7 @@ class Scene:
         files = self.server('files', f'--tls_cert={certificate}',
                             f'--tls_key={certificate.with_suffix(".key")}',
                             f'--tls_client_ca={clients}', f'--token_file={files_tokens}')
-        leaver = peers.TlsClient(files.port, authority,
+        leaver = peers.TlsClient(files.address, authority,
                                  self.certificate('leaver', *signed, *good))
 
         def disown():
@@ -255,7 +255,7 @@ class Scene:
         server = self.server('flooded', '--log_level=debug', stderr=self.log.end_to_write)
         self.loads.append(self.load(server, '--rate=100', '--shape=forward:f32:s8:h1:d8'))
         self.faults.append(lasting(server, [('AttndFlooded', {})], 'peers that break HTTP/2',
-                                   Repeat(lambda: peers.break_http2(server.port), 0.1)))
+                                   Repeat(lambda: peers.break_http2(server.address), 0.1)))
         self.faults.append(lasting(server, [('AttndLogLinesLost', {})],
                                    'a log that nobody reads', self.log))
 
