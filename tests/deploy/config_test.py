@@ -8,26 +8,24 @@ with the Secrets that it names, and the containers of the test pod run against i
 """
 
 import hashlib
-import os
 import pathlib
 import re
-import signal
 import subprocess
+import sys
 import tempfile
-import time
 import unittest
-import urllib.request
 
 import chart
 from chart import Chart
 
-# An address of this process' own, so that the ports are as in attnd.conf and free.
-PID = os.getpid()
-HOST = f"127.{64 + (PID >> 16) % 128}.{PID >> 8 & 255}.{PID & 255}"
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "process"))
+import attnd_process  # noqa: E402
+
+# There the ports may be as in attnd.conf, and are free.
+HOST = attnd_process.own_address()
 # Less than in a cluster, and no GPU.
 HERE = ["--device=cpu", f"--host={HOST}", f"--admin_address={HOST}:7412",
         "--memory_limit=256MiB"]
-START_SECONDS = 60
 
 
 def program(path):
@@ -61,40 +59,23 @@ def make_secrets(folder, conf):
         (folder / path).write_text(text)
 
 
-class Server:
-    """attnd by the chart's attnd.conf, ready when this returns."""
+class Server(attnd_process.Attnd):
+    """attnd by the chart's attnd.conf."""
 
     def __init__(self, rendered, folder):
         [text] = [o["data"]["attnd.conf"] for o in rendered.all("ConfigMap") if "data" in o]
         make_secrets(folder, rendered.conf())
-        self.path = folder / "attnd.conf"
-        self.path.write_text(text.replace("/run/secrets/attnd", str(folder))
-                             .replace("/run/attnd", str(folder)))
+        path = folder / "attnd.conf"
+        path.write_text(text.replace("/run/secrets/attnd", str(folder))
+                        .replace("/run/attnd", str(folder)))
         flags = list(HERE)
         if "region_memory" in rendered.conf():
             flags.append("--region_memory=64MiB")
-        self.log = folder / "log"
-        with open(self.log, "wb") as log:
-            self.process = subprocess.Popen(
-                [program("server/attnd"), f"--config={self.path}", *flags], stderr=log)
-        deadline = time.monotonic() + START_SECONDS
-        while self.page("readyz") is None:
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.process.kill()
-                raise AssertionError(f"attnd does not start:\n{self.log.read_text()}")
-            time.sleep(0.02)
-
-    def page(self, name):
-        """A page of the admin port; None: it is not ready."""
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:7412/{name}", timeout=10) as page:
-                return page.read().decode()
-        except OSError:
-            return None
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        super().__init__(program("server/attnd"), f"--config={path}", *flags,
+                         log=folder / "log", defaults=())
+        if not self.is_ready():
+            self.kill()
+            raise AssertionError(f"attnd listens and is not ready:\n{self.said()}")
 
 
 def pod_commands(rendered, folder):
@@ -126,8 +107,8 @@ class ConfigTest(unittest.TestCase):
                         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
                         self.assertEqual(done.returncode, 0, f"{command}\n{done.stderr}{done.stdout}")
                 finally:
-                    status = server.stop()
-                self.assertEqual(status, 0, server.log.read_text())
+                    status = server.end()
+                self.assertEqual(status, 0, server.log())
 
     def test_what_the_autoscaler_asks_for_is_there(self):
         rendered = Chart({"autoscaling": {"enabled": True}})
@@ -138,9 +119,9 @@ class ConfigTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             server = Server(rendered, pathlib.Path(folder))
             try:
-                there = set(re.findall(r"^(attnd_\w+)\{", server.page("metrics"), re.MULTILINE))
+                there = set(attnd_process.totals(server.metrics()))
             finally:
-                server.stop()
+                server.end()
         self.assertEqual(wanted - there, set())
 
 
