@@ -11,68 +11,43 @@ import shutil
 import socket
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
-import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.append(str(ROOT / "tests" / "process"))
+import attnd_process  # noqa: E402
+
 PORT, ADMIN_PORT = 7411, 7412
 PID = os.getpid()
 # 127.x.y.*: this process' own, as two that run at once differ in it.
 NETWORK = f"127.{64 + (PID >> 8) % 64}.{PID % 256}"
 
 
-class Replica:
-    """An attnd with one compute thread, at NETWORK.number, ready when this returns."""
-
-    START_SECONDS = 60
+class Replica(attnd_process.Attnd):
+    """An attnd with one compute thread, at NETWORK.number."""
 
     def __init__(self, attnd, number, *flags):
-        self.host = f"{NETWORK}.{number}"
-        self.log = tempfile.TemporaryFile()
-        self.process = subprocess.Popen(
-            [attnd, "--device=cpu", "--threads=1", f"--host={self.host}", f"--port={PORT}",
-             f"--admin_address={self.host}:{ADMIN_PORT}", "--memory_limit=1GiB", *flags],
-            stderr=self.log)
-        atexit.register(self.process.kill)
-        deadline = time.monotonic() + self.START_SECONDS
-        while not self._is_ready():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.process.kill()
-                raise RuntimeError(f"attnd does not start: {self.said()}")
-            time.sleep(0.02)
+        host = f"{NETWORK}.{number}"
+        self._folder = tempfile.TemporaryDirectory()
+        super().__init__(attnd, "--threads=1", f"--host={host}", f"--port={PORT}",
+                         f"--admin_address={host}:{ADMIN_PORT}", "--memory_limit=1GiB", *flags,
+                         log=pathlib.Path(self._folder.name) / "log")
 
-    def _is_ready(self):
-        try:
-            urllib.request.urlopen(f"http://{self.host}:{ADMIN_PORT}/readyz", timeout=10).close()
-            return True
-        except OSError:
-            return False
-
-    def said(self):
-        self.log.seek(0)
-        return self.log.read().decode(errors="replace")
-
-    def calls(self, code=r"\w+"):
+    def calls(self, code=None):
         """Calls that it has answered: with this code, or any; streams of Exchanges are calls."""
-        with urllib.request.urlopen(f"http://{self.host}:{ADMIN_PORT}/metrics", timeout=10) as page:
-            text = page.read().decode()
-        counts = re.findall(rf'^attnd_requests_total\{{code="{code}",method="(?:Forward|Exchange)"\}} (\S+)',
-                            text, re.MULTILINE)
-        return int(sum(map(float, counts)))
+        return int(sum(count for name, labels, count in attnd_process.samples(self.metrics())
+                       if name == "attnd_requests_total" and code in (None, labels["code"])
+                       and labels["method"] in ("Forward", "Exchange")))
 
     def not_found(self):
         return self.calls("NOT_FOUND")
 
     def stop(self):
         """Its exit status."""
-        atexit.unregister(self.process.kill)
-        self.process.terminate()
-        try:
-            return self.process.wait(60)
-        finally:
-            self.process.kill()
+        return self.end()
 
 
 class Dns:
