@@ -1,15 +1,10 @@
 """Stubs generated from the .proto alone, and an attnd to talk to."""
 
-import atexit
 import gc
 import importlib
 import pathlib
-import re
-import signal
-import subprocess
 import sys
 import tempfile
-import time
 
 import grpc
 import grpc_tools
@@ -22,6 +17,9 @@ from grpc_tools import protoc
 gc.disable()
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "process"))
+import attnd_process  # noqa: E402
+
 PROTOS = ["attn/v1/attention.proto", "attn/v1/region.proto"]
 # What a user of generated stubs sets: the default receive limit is 4 MiB.
 CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1),
@@ -47,80 +45,37 @@ def generate_stubs(folder):
     sys.path.remove(str(folder))
 
 
-class Server:
+class Server(attnd_process.Attnd):
   """An attnd process on a free port, stopped by SIGTERM.
 
   `binary` starts it with `flags` added, on the CPU unless they say otherwise;
   `prefix` is a command that becomes it, like taskset. `address` is where it
-  listens.
+  listens. It listens for operators only if `flags` say so: benchmarks also start
+  older binaries, which may have no such flag.
   """
 
-  START_SECONDS = 60  # a sanitizer build on a busy machine takes its time
   STOP_SECONDS = 60
 
   def __init__(self, binary, *flags, prefix=()):
     self._folder = tempfile.TemporaryDirectory()
-    folder = pathlib.Path(self._folder.name)
-    self.log_path = folder / "log"
-    port_file = folder / "port"
-    if not any(flag.startswith("--device=") for flag in flags):
-      flags = ("--device=cpu", *flags)
-    with open(self.log_path, "wb") as log:
-      self.process = subprocess.Popen(
-          [*prefix, binary, "--port=0", f"--port_file={port_file}", *flags],
-          stdout=log, stderr=subprocess.STDOUT)
-    # A test that fails must not leave it behind: whoever waits for the test's
-    # output would wait for that of attnd, too.
-    atexit.register(self.kill)
-    deadline = time.monotonic() + self.START_SECONDS
-    # The port file appears whole, and there is nothing to wait on for that.
-    while not port_file.exists():
-      if self.process.poll() is not None:
-        raise RuntimeError(f"attnd exited {self.process.returncode}:\n"
-                           + self.log())
-      if time.monotonic() > deadline:
-        self.process.kill()
-        raise RuntimeError("attnd wrote no port file:\n" + self.log())
-      time.sleep(0.01)
-    self.address = f"127.0.0.1:{int(port_file.read_text())}"
-
-  def log(self):
-    return self.log_path.read_text(errors="replace")
+    super().__init__(binary, *flags, prefix=prefix,
+                     defaults=("--device=cpu", "--port=0"),
+                     log=pathlib.Path(self._folder.name) / "log")
+    self.address = self.target
 
   def admin_address(self):
     """Where it listens for operators, if it was told --admin_address."""
-    # The port file may be there before the line of the log.
-    deadline = time.monotonic() + self.START_SECONDS
-    while True:
-      found = re.search(r"admin on (127\.0\.0\.1:\d+)", self.log())
-      if found:
-        return found[1]
-      if time.monotonic() > deadline:
-        raise RuntimeError("attnd told of no admin address:\n" + self.log())
-      time.sleep(0.01)
+    return f"{self.admin[0]}:{self.admin[1]}"
 
   def channel(self, address=None):
     return grpc.insecure_channel(address or self.address, CHANNEL_OPTIONS)
 
   def stop(self):
     """Its exit status and log."""
-    if self.process.poll() is None:
-      self.process.send_signal(signal.SIGTERM)
-    try:
-      status = self.process.wait(self.STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-      self.process.kill()
-      status = self.process.wait()
+    status = self.end(self.STOP_SECONDS)
     log = self.log()
-    self.kill()
-    return status, log
-
-  def kill(self):
-    """Ends it, whatever it does, if it has not been stopped."""
-    atexit.unregister(self.kill)
-    self.process.kill()
-    self.process.wait()
     self._folder.cleanup()
+    return status, log
 
 
 def raw_call(channel, method, data, **options):
