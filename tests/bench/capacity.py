@@ -1,24 +1,29 @@
 #!/usr/bin/env python3
 """How many requests of which size a node bears.
 
-    tests/bench/capacity.py --attnd=PROGRAM --attnload=PROGRAM [--device=cuda]
-        [--seconds=3] [--json=FILE] [--transports=tcp,region]
+    tests/bench/capacity.py [--attnd=PROGRAM --attnload=PROGRAM] [--device=cuda]
+        [--seconds=3] [--json=FILE] [--transports=tcp,region] [--shapes SHAPE...]
 
 Starts attnd on loopback and puts load on it, a shape and a way to travel at a time,
 with ever more requests in flight until more bring less than 5 % more. Prints a table
 in Markdown: what was borne, the latency there, and what was busy meanwhile, from
-attnd's own metrics. Answers are checked against float64 as attnload does; a wrong one
-or a call that failed ends the run with status 1.
+attnd's own metrics at both ends of the measured time. Answers are checked against
+float64 as attnload does; a wrong one or a call that failed ends the run with status 1.
+Programs are those of build/release, unless others are named, which may be behind a
+command like taskset.
 """
 import argparse
 import json
-import os
+import pathlib
 import re
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / 'tests' / 'process'))
+import attnd_process  # noqa: E402
 
 # Decode steps of one and of many sequences, a short and a long prompt, training.
 SHAPES = [
@@ -31,61 +36,66 @@ SHAPES = [
 ]
 IN_FLIGHT = [1, 2, 4, 8, 16, 32, 64]
 GAIN = 1.05  # less is no reason to have more requests in flight
+WARM_UP = 0.5  # seconds that attnload does not count
+# What says that attnload's first call is there, or has been.
+UNDER_WAY = ('attnd_upload_bytes', 'attnd_queue_requests', 'attnd_running_requests')
+WORK_DONE = 'attnd_floating_point_operations_total'
+MARGIN = 0.2  # seconds before the end of the measured time, in which a busy attnd answers
 
 
 def start(arguments, folder):
-    """attnd, its port and its admin address."""
-    port_file = f'{folder}/port'
-    log_path = f'{folder}/attnd.log'
-    flags = [f'--device={arguments.device}', '--port=0', f'--port_file={port_file}',
-             '--admin_address=127.0.0.1:0', f'--memory_limit={arguments.memory_limit}',
-             f'--region_socket={folder}/region', f'--region_memory={arguments.region_memory}']
-    with open(log_path, 'w', encoding='ascii') as log:
-        server = subprocess.Popen([*arguments.attnd.split(), *flags], stderr=log)
-    for _ in range(600):
-        with open(log_path, encoding='ascii') as log:
-            text = log.read()
-        found = re.search(r'admin on (\S+),', text)
-        if found and os.path.exists(port_file):
-            with open(port_file, encoding='ascii') as file:
-                return server, int(file.read()), found[1], text
-        if server.poll() is not None:
-            raise SystemExit(f'attnd ended:\n{text}')
-        time.sleep(0.1)
-    raise SystemExit(f'attnd did not start:\n{text}')
+    """attnd, sharing memory at folder/region."""
+    *prefix, program = arguments.attnd.split()
+    return attnd_process.Attnd(
+        program, f'--device={arguments.device}', f'--memory_limit={arguments.memory_limit}',
+        f'--region_socket={folder}/region', f'--region_memory={arguments.region_memory}',
+        prefix=prefix, log=f'{folder}/attnd.log')
 
 
-def metrics(admin):
-    """Sums of attnd's metrics over their labels, by name."""
-    sums = {}
-    with urllib.request.urlopen(f'http://{admin}/metrics') as page:
-        for line in page.read().decode().splitlines():
-            if line.startswith('#'):
-                continue
-            name, value = line.rsplit(' ', 1)
-            name = name.split('{')[0]
-            sums[name] = sums.get(name, 0) + float(value)
-    return sums
+def look(server):
+    """(when, sums of attnd's metrics over their labels by name)."""
+    asked = time.monotonic()
+    sums = attnd_process.totals(server.metrics())
+    return (asked + time.monotonic()) / 2, sums
 
 
-def measure(arguments, folder, port, admin, shape, transport, in_flight):
+def busy_within(server, idle, load, seconds):
+    """Two looks at attnd, both within the `seconds` that attnload measures; `idle` is one before.
+
+    Before these it makes data, which takes seconds for large shapes, leases memory and warms up,
+    and after them it waits for answers and checks them. None of that is what attnd was busy with,
+    and an average over it would be too low.
+    """
+    quiet, before = idle
+    began = quiet
+    while load.poll() is None:
+        began, sums = look(server)
+        if sums[WORK_DONE] > before[WORK_DONE] or any(sums[name] > 0 for name in UNDER_WAY):
+            break
+        quiet = began
+        time.sleep(0.02)
+    # The first call came between `quiet` and `began`.
+    time.sleep(max(0, began + WARM_UP - time.monotonic()))
+    first = look(server)
+    time.sleep(max(0, quiet + WARM_UP + seconds - MARGIN - time.monotonic()))
+    return first, look(server)
+
+
+def measure(arguments, folder, server, shape, transport, in_flight):
     """One level: what attnload says, and how busy attnd was."""
     out = f'{folder}/level.json'
     extra = []
     if transport == 'region':
         extra = ['--transport=region', f'--region_socket={folder}/region']
     connections = min(8, in_flight)
-    before, begin = metrics(admin), time.monotonic()
+    idle = look(server)
     load = subprocess.Popen(
-        [*arguments.attnload.split(), f'127.0.0.1:{port}', f'--shape={shape}',
-         f'--concurrency={in_flight}', f'--connections={connections}', '--warmup=0.5',
+        [*arguments.attnload.split(), server.target, f'--shape={shape}',
+         f'--concurrency={in_flight}', f'--connections={connections}', f'--warmup={WARM_UP}',
          f'--duration={arguments.seconds}', f'--json={out}', *extra],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    # The driver says how busy a GPU was of late, so it is asked in the middle.
-    time.sleep(0.5 + arguments.seconds / 2)
-    utilization = metrics(admin).get('attnd_gpu_utilization_ratio')
+    (begin, before), (end, after) = busy_within(server, idle, load, arguments.seconds)
     output, _ = load.communicate()
-    after, seconds = metrics(admin), time.monotonic() - begin
     if load.returncode != 0:
         raise SystemExit(f'{shape} by {transport}:\n{output}')
     with open(out, encoding='utf-8') as file:
@@ -94,7 +104,7 @@ def measure(arguments, folder, port, admin, shape, transport, in_flight):
         raise SystemExit(f'{shape} by {transport}:\n{output}')
 
     def rate(name):
-        return (after[name] - before[name]) / seconds
+        return (after[name] - before[name]) / (end - begin)
 
     return {
         'shape': shape, 'transport': transport, 'in_flight': in_flight,
@@ -102,9 +112,10 @@ def measure(arguments, folder, port, admin, shape, transport, in_flight):
         'gigabytes_per_s': level['gigabytes_per_s'], 'tflops': level['tflops'],
         'p50_ms': 1e3 * level['latency']['p50_s'], 'p99_ms': 1e3 * level['latency']['p99_s'],
         'server_mean_ms': {k: 1e3 * v for k, v in level['server_mean_s'].items()},
+        'looked_s': end - begin,
         'lanes_busy': rate('attnd_lane_busy_seconds_total') / after['attnd_lanes'],
         'server_cores': rate('process_cpu_seconds_total'),
-        'gpu_utilization': utilization,
+        'gpu_utilization': after.get('attnd_gpu_utilization_ratio'),  # of late, says the driver
     }
 
 
@@ -122,8 +133,9 @@ def saturate(*where):
 def main():
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('--attnd', required=True)
-    parser.add_argument('--attnload', required=True)
+    build = ROOT / 'build' / 'release'
+    parser.add_argument('--attnd', default=str(build / 'server' / 'attnd'))
+    parser.add_argument('--attnload', default=str(build / 'client' / 'attnload' / 'attnload'))
     parser.add_argument('--device', default='auto')
     parser.add_argument('--memory_limit', default='16GiB')
     parser.add_argument('--region_memory', default='16GiB')
@@ -132,16 +144,18 @@ def main():
     parser.add_argument('--shapes', nargs='*', default=SHAPES)
     parser.add_argument('--json')
     arguments = parser.parse_args()
+    if arguments.seconds < 1:
+        parser.error('--seconds: less than 1 leaves no time to look at attnd')
     levels = []
     with tempfile.TemporaryDirectory() as folder:
-        server, port, admin, log = start(arguments, folder)
+        server = start(arguments, folder)
         try:
-            print(re.search(r'device (.*)', log)[1])
+            print(re.search(r'device (.*)', server.log())[1])
             print('| shape | by | requests/s | in flight | p50, p99 ms | GB/s | TFLOP/s | lanes '
                   'busy | attnd\'s cores | GPU |\n|---|---|---|---|---|---|---|---|---|---|')
             for shape in arguments.shapes:
                 for transport in arguments.transports.split(','):
-                    level = saturate(arguments, folder, port, admin, shape, transport)
+                    level = saturate(arguments, folder, server, shape, transport)
                     levels.append(level)
                     gpu = level['gpu_utilization']
                     print(f"| `{shape}` | {transport} | {level['requests_per_s']:.0f} | "
@@ -150,8 +164,7 @@ def main():
                           f"{level['lanes_busy']:.0%} | {level['server_cores']:.1f} | "
                           f"{'' if gpu is None else f'{gpu:.0%}'} |", flush=True)
         finally:
-            server.terminate()
-            server.wait()
+            server.end()
     if arguments.json:
         with open(arguments.json, 'w', encoding='utf-8') as file:
             json.dump(levels, file, indent=1)
