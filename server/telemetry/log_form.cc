@@ -21,11 +21,14 @@ bool IsWord(absl::string_view text) {
   });
 }
 
+std::string Quoted(absl::string_view text) {
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\\x22"}}), "\"");
+}
+
 std::string TextOf(const std::string& value) {
   const std::string text = attnd::Printable(
       value, {.escape_backslash = true, .max_bytes = kMaxFieldBytes});
-  if (IsWord(text)) return text;
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\\x22"}}), "\"");
+  return IsWord(text) ? text : Quoted(text);
 }
 std::string TextOf(int64_t value) { return absl::StrCat(value); }
 std::string TextOf(double value) { return absl::StrCat(value); }
@@ -51,8 +54,8 @@ std::string LineText(const LogLine& line, LogOptions::Format format) {
   if (format == LogOptions::Format::kText) {
     std::string text = Printable(line.message);
     // Clients choose what errors repeat. None of it looks like a field.
-    if (!line.fields.empty()) {
-      text = absl::StrReplaceAll(text, {{"=", "\\x3d"}});
+    if (!line.fields.empty() && absl::StrContains(text, '=')) {
+      text = Quoted(text);
     }
     for (const auto& [name, value] : line.fields) {
       absl::StrAppend(

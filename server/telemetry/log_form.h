@@ -29,8 +29,8 @@ std::string Printable(absl::string_view text);
 inline constexpr size_t kMaxFieldBytes = 256;
 
 // The message and the fields: `message name=value name="two words"`, or the
-// members of a JSON object. Printable ASCII; in text, what is none is \xNN, as
-// is a `=` of a message before fields, and in JSON \uNNNN.
+// members of a JSON object. Printable ASCII; in text, what is none is \xNN, in
+// JSON \uNNNN. In text a message with a `=` before fields is in quotes, too.
 std::string LineText(const LogLine& line, LogOptions::Format format);
 
 // At most what the line takes in the log, in either form, but for bytes that

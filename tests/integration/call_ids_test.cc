@@ -188,9 +188,11 @@ TEST_F(CallIdsTest, ARefusalHasAReason) {
   EXPECT_EQ(reason_of(Bad()), "INVALID");
   // A call is counted once its client has been answered.
   const auto counted = [this] {
-    return process_->Metric("attnd_refused_calls_total{reason=\"too_large\"}");
+    return MetricValue(HttpGet(process_->admin_port(), "/metrics"),
+                       "attnd_refused_calls_total{reason=\"too_large\"}");
   };
-  EXPECT_TRUE(Eventually([&] { return counted() == 1; })) << counted();
+  EXPECT_TRUE(Eventually([&] { return counted() == 1; }))
+      << counted().value_or(-1);
 }
 
 // By the client library: whichever way a call travels.

@@ -17,6 +17,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "tests/hang_limit.h"
@@ -55,7 +56,9 @@ LibraryLines Count(const ServerProcess& process) {
   for (const std::string& line : Lines(process)) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     int count = 0;
-    if (words.at(2) == "gRPC:" || words.at(2) == "protobuf:") ++lines.written;
+    // In quotes where it has a `=`.
+    const absl::string_view library = absl::StripPrefix(words.at(2), "\"");
+    if (library == "gRPC:" || library == "protobuf:") ++lines.written;
     if (absl::EndsWith(line, "libraries left out") &&
         absl::SimpleAtoi(words.at(2), &count)) {
       lines.left_out += count;

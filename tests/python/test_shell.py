@@ -195,10 +195,15 @@ class GrpcurlTest(FromTheShell, client.ClientTest):
 
   def assert_shows_field(self, answer, field):
     """The details, decoded by what reflection says of them, are in the text."""
-    detail = json.loads(answer.said[answer.said.index("{"):])
-    self.assertEqual(detail["@type"],
-                     "type.googleapis.com/google.rpc.BadRequest")
-    self.assertEqual([v["field"] for v in detail["field_violations"]], [field])
+    details, rest = {}, answer.said
+    while "{" in rest:
+      rest = rest[rest.index("{"):]
+      detail, end = json.JSONDecoder().raw_decode(rest)
+      details[detail["@type"].rpartition("/")[2]] = detail
+      rest = rest[end:]
+    violations = details["google.rpc.BadRequest"]["field_violations"]
+    self.assertEqual([v["field"] for v in violations], [field])
+    self.assertEqual(details["google.rpc.ErrorInfo"]["reason"], "INVALID")
 
 
 class BufCurlTest(FromTheShell, client.ClientTest):
@@ -209,11 +214,15 @@ class BufCurlTest(FromTheShell, client.ClientTest):
 
   def assert_shows_field(self, answer, field):
     """The details are there by name; this tool leaves their bytes as they are."""
-    detail, = json.loads(answer.said)["details"]
-    self.assertEqual(detail["type"], "google.rpc.BadRequest")
-    padded = detail["value"] + "=" * (-len(detail["value"]) % 4)
-    found = error_details_pb2.BadRequest.FromString(base64.b64decode(padded))
+    details = {}
+    for detail in json.loads(answer.said)["details"]:
+      padded = detail["value"] + "=" * (-len(detail["value"]) % 4)
+      details[detail["type"]] = base64.b64decode(padded)
+    found = error_details_pb2.BadRequest.FromString(
+        details["google.rpc.BadRequest"])
     self.assertEqual([v.field for v in found.field_violations], [field])
+    why = error_details_pb2.ErrorInfo.FromString(details["google.rpc.ErrorInfo"])
+    self.assertEqual(why.reason, "INVALID")
 
 
 if __name__ == "__main__":

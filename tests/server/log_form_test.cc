@@ -78,7 +78,7 @@ TEST(LineTextTest, NoTextLeavesItsPlace) {
   EXPECT_EQ(LineText({LogLevel::kInfo, "m", {{"name", "a b=\" c=d"}}}, kText),
             "m name=\"a b=\\x22 c=d\"");
   EXPECT_EQ(LineText({LogLevel::kInfo, "m code=OK", {{"a", "b"}}}, kText),
-            "m code\\x3dOK a=b");
+            "\"m code=OK\" a=b");
   EXPECT_EQ(LineText({LogLevel::kInfo, "m code=OK"}, kText), "m code=OK");
 }
 
