@@ -80,7 +80,7 @@ absl::Status CoreClient::Run(CallSpec spec, CallStats& stats) {
 absl::Status CoreClient::RunSmall(
     const char* method, Pieces pieces, const CallOptions& options,
     absl::AnyInvocable<absl::Status(Fragments fragments)> decode) {
-  const absl::Status valid = CheckIds(options);
+  absl::Status valid = CheckIds(options);
   if (!valid.ok()) return valid;
   CallSpec spec;
   spec.headers = HeadersOf(options, MonotonicNow());

@@ -92,12 +92,14 @@ class Scene:
         self.faults.append(Restarts(restarting, self.prometheus).fault())
 
     def broken_devices(self):
-        lost, lost_files = self.faulty_server('lost', 2)
+        # Calls that are many at once, one a group: both of its devices get some.
+        lost, lost_files = self.faulty_server('lost', 2, '--lanes=1', '--run_here_flops=0',
+                                              '--max_batch_requests=1')
         broken, broken_files = self.faulty_server('broken', 1)
         stuck, stuck_files = self.faulty_server('stuck', 1, '--max_batch_requests=1')
         small = '--shape=forward:f32:s128:h1:d64'
-        for server in (lost, broken):
-            self.loads.append(self.load(server, '--rate=20', small))
+        self.loads.append(self.load(lost, '--concurrency=16', small))
+        self.loads.append(self.load(broken, '--rate=20', small))
 
         def mend(server, file):
             def remove():
