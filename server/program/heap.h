@@ -17,7 +17,8 @@ void LimitHeap(int64_t memory_limit_bytes);
 // What it has given out and not got back.
 int64_t HeapInUse();
 
-// Gives back what glibc keeps of freed memory, between blocks in use as well.
+// Gives back what glibc keeps of freed memory, between blocks in use as well,
+// but for what is free at the top of its second arena: at most that sixteenth.
 // Takes milliseconds where there is much of it, in which others wait who want
 // memory: for when there is little to do.
 void ReleaseFreeHeap();

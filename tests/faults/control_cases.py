@@ -70,9 +70,9 @@ def control_leak_of_every_request(bench):
     if bench.slow > 1:
         raise Skipped('a sanitizer keeps what has been freed; at its end it tells of leaks itself')
     scene = Scene(bench, program=bench.leaky_attnd)
-    load = scene.load(shapes=('forward:f32:s1:h1:d64',), requests=6000, concurrency=16)
+    load = scene.load(shapes=('forward:f32:s1:h1:d64',), requests=8000, concurrency=16)
     load.end().account(load.requests, least_ok=load.requests)
-    must_fail('47 MiB', lambda: check_idle(bench, scene.server, scene.rest, seconds=10),
+    must_fail('62 MiB', lambda: check_idle(bench, scene.server, scene.rest, seconds=10),
               'MiB more resident memory')
     scene.server.kill()
 
