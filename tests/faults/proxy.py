@@ -1,7 +1,6 @@
 """A way to a server on which things go wrong, between real sockets."""
 
 import asyncio
-import contextlib
 import dataclasses
 import socket
 import struct
@@ -47,9 +46,9 @@ class Proxy:
         host, port = target.split(':')
         self._target = host, int(port)
         self._pairs = []
-        self._reset_after = None
+        self._reset_after = self._half_close_after = None
         self._open = None  # an event: cleared while nothing passes
-        self.accepted = self.resets = 0
+        self.resets = self.half_closes = 0
         self.passed = 0  # bytes
         self._loop = asyncio.new_event_loop()
         self._listener = socket.create_server(('127.0.0.1', 0), backlog=256)
@@ -89,13 +88,11 @@ class Proxy:
         """Resets each connection that has carried `size` bytes; None: none any more."""
         self._reset_after = size
 
-    def half_close(self):
-        """Ends the clients' side of every connection, as a client that sends no more would."""
-        def act():
-            for pair in self._pairs:
-                with contextlib.suppress(OSError):
-                    pair.server.shutdown(socket.SHUT_WR)
-        self._call(act)
+    def half_close_after(self, size):
+        """Ends the client's side of each connection that has carried `size` bytes, as if the client
+        sent no more; None: of none any more.
+        """
+        self._half_close_after = size
 
     def forget(self):
         """Closes what it still holds."""
@@ -105,13 +102,9 @@ class Proxy:
         self._call(act)
 
     def _call(self, act):
-        done = threading.Event()
-
-        def run():
+        async def run():
             act()
-            done.set()
-        self._loop.call_soon_threadsafe(run)
-        done.wait()
+        asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def _reset(self, pairs):
         for pair in list(pairs):
@@ -136,7 +129,6 @@ class Proxy:
     async def _accept(self):
         while True:
             client, _ = await self._loop.sock_accept(self._listener)
-            self.accepted += 1
             server = socket.socket()
             server.setblocking(False)
             # Windows are what they are from the first; on a slow way they are small.
@@ -182,11 +174,16 @@ class Proxy:
                     self._reset([pair])
                     return
                 await self._loop.sock_sendall(to, data)
+                if (self._half_close_after is not None and source is pair.client and
+                        pair.passed >= self._half_close_after):
+                    self.half_closes += 1
+                    break
                 if way.bytes_per_second:
                     await asyncio.sleep(len(data) / way.bytes_per_second)
             to.shutdown(socket.SHUT_WR)
         except OSError:
-            # An end was reset, or is gone: so is the other.
+            # An end was reset, or is gone: so is the other, once it may learn of it.
+            await self._open.wait()
             if pair in self._pairs:
                 pair.close(linger=0)
                 self._pairs.remove(pair)
