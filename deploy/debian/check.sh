@@ -203,7 +203,7 @@ cp -r tests/client/outside "$root/data/outside"
 in_chroot "$root" cmake -S /data/outside -B /data/outside/build -G Ninja -DCMAKE_BUILD_TYPE=Release
 in_chroot "$root" cmake --build /data/outside/build
 mkdir -m 0777 "$root/data/run"
-env -i PATH=/usr/bin chroot "$root" \
+env -i PATH=/usr/sbin:/usr/bin chroot "$root" \
   setpriv --reuid=attnd --regid=attnd --clear-groups --no-new-privs -- attnd --config=/etc/attnd.conf --port=0 --admin_address= --port_file=/data/run/port \
   >"$packages/by_hand.log" 2>&1 &
 server=$!
