@@ -99,6 +99,7 @@ def half_closed_peer(bench):
         outcome = load.end()
         bench.say(f'{proxy.half_closes} connections half closed: {outcome}')
         outcome.account(load.requests, BROKEN, least_ok=0)
+    # The last load's messages are longer than what a connection carries: each end cuts one.
     require(outcome.codes['UNAVAILABLE'] > 0, 'no message was broken')
     scene.end_neighbour(neighbour)
     scene.finish()
