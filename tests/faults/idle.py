@@ -13,8 +13,9 @@ from server import Usage
 # three lost requests of 16 MiB are more, or 8 KiB of each of 5400.
 RESIDENT_SLACK_BYTES = 20 << 20
 KEPT_OF_LIMIT = 4 * (1 / 256 + 1 / 512) + 1 / 16
-# gRPC's executor and timers: up to two threads a processor, and two.
-POOL_SLACK_THREADS = 2 * processors() + 2
+# gRPC's five pools (two executors, two of timers, the event engine) start threads under load, each
+# up to two a processor, and keep them.
+POOL_SLACK_THREADS = 5 * 2 * processors()
 
 ZERO_AT_REST = (
     'attnd_queue_requests', 'attnd_queue_floating_point_operations', 'attnd_running_requests',

@@ -11,15 +11,12 @@ import subprocess
 
 from bench import Failed, attnd_process, require
 
-# gRPC starts these under load, up to two a processor, and keeps them.
-GRPC_POOLS = ('default-execut', 'grpc_global_tim')
-
 
 @dataclasses.dataclass
 class Usage:
     """What /proc says of a process."""
     descriptors: collections.Counter  # by kind: 'socket', 'anon_inode:[eventpoll]', a path
-    threads: int  # without gRPC's pools
+    threads: int  # of its name, as its own are; gRPC gives those of its pools names
     all_threads: int
     resident_bytes: int
     heap_bytes: int  # resident, and of no file
@@ -44,11 +41,11 @@ def usage_of(pid, but_address=None):
         names = []
         for task in os.scandir(folder / 'task'):
             try:
-                names.append(pathlib.Path(task.path, 'comm').read_text().strip())
+                names.append(pathlib.Path(task.path, 'comm').read_text())
             except (FileNotFoundError, ProcessLookupError):
                 pass  # ended meanwhile
         sizes = dict(re.findall(r'^(\w+):\s+(\d+) kB$', (folder / 'status').read_text(), re.M))
-        return Usage(kinds, sum(not name.startswith(GRPC_POOLS) for name in names), len(names),
+        return Usage(kinds, names.count((folder / 'comm').read_text()), len(names),
                      *(int(sizes[name]) << 10 for name in ('VmRSS', 'RssAnon', 'VmHWM')))
     except (FileNotFoundError, ProcessLookupError, KeyError) as error:
         raise Failed(f'process {pid} has ended: {error}') from error

@@ -73,13 +73,12 @@ Usage UsageOf(pid_t pid) {
     if (words[0] == "VmRSS") usage.resident_bytes = value << 10;
     if (words[0] == "VmHWM") usage.peak_resident_bytes = value << 10;
   }
+  const std::string own_name = ReadFile(folder + "/comm");
   std::error_code ignored;
   for (const auto& task :
        std::filesystem::directory_iterator(folder + "/task", ignored)) {
-    const std::string name = ReadFile(task.path() / "comm");
     ++usage.all_threads;
-    usage.threads += !absl::StartsWith(name, "default-execut") &&
-                     !absl::StartsWith(name, "grpc_global_tim");
+    usage.threads += ReadFile(task.path() / "comm") == own_name;
   }
   for ([[maybe_unused]] const auto& entry :
        std::filesystem::directory_iterator(folder + "/fd", ignored)) {

@@ -29,8 +29,9 @@ inline constexpr bool kSanitized = false;
 struct Usage {
   int64_t resident_bytes = 0;
   int64_t peak_resident_bytes = 0;
-  // Without gRPC's executor and timer threads, which it adds under load, up to
-  // two a processor, and keeps.
+  // Those of the process' own name. gRPC names the threads of its five pools
+  // otherwise; it adds them under load, up to two a processor each, and keeps
+  // them.
   int threads = 0;
   int all_threads = 0;
   int descriptors = 0;
