@@ -64,9 +64,10 @@ Threads CountThreads() {
 
 TEST_F(LiveServerTest, AThousandCallsInFlightAddNoThreads) {
   constexpr int kCalls = 1000;
-  // What gRPC's pools may differ by: they have up to two threads a processor.
+  // What gRPC's five pools may differ by: each has up to two threads a
+  // processor.
   const int spare_grpc_threads =
-      2 * static_cast<int>(std::thread::hardware_concurrency()) + 2;
+      5 * 2 * static_cast<int>(std::thread::hardware_concurrency());
   constexpr int kOurThreads = 2;  // this one, and the executor's
   Start();
   // The first callback blocks the executor, so that no call is over before all
